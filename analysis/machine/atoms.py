@@ -207,6 +207,15 @@ def _row(name: str, loads: Sequence[loop.LoadOp], result: Attribute, precision: 
     return found
 
 
+def warp_share(extent: int, wanted: int, atom: int) -> int | None:
+    """What a warp takes of an axis of a tile: the most whole instructions, up to `wanted`, that divide its extent.
+
+    None where its extent is no multiple of an instruction.
+    """
+    sides = range(min(wanted, extent) // atom * atom, 0, -atom)
+    return next((side for side in sides if extent % side == 0), None)
+
+
 def walks_neighbours(load: loop.LoadOp, k: SSAValue) -> bool:
     """Whether neighbours along a coordinate are neighbours in memory."""
     return subscripts_of(load)[-1].depends_on(k)

@@ -6,7 +6,7 @@ would need a value for each pair of their coordinates, but has it for equal ones
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -56,7 +56,7 @@ def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
         if isinstance(op, loop.IndexOp) or (op.regions and not op.results):
             continue
         for values in _held_at_once(op):
-            if (pair := _siblings(dependence.of(*values), carriers)) is not None:
+            if (pair := siblings(dependence.of(*values), carriers)) is not None:
                 axes = f"{label(pair[0])} and {label(pair[1])}"
                 yield LaneFault(op, f"its values vary along {axes}, which share their threads")
 
@@ -106,8 +106,8 @@ def engine_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
             yield LaneFault(op, f"its values vary along {label(axis)}, whose coordinates no thread holds")
 
 
-def _siblings(axes: dict[SSAValue, None], carriers: dict[SSAValue, BlockArgument]) -> tuple[SSAValue, SSAValue] | None:
-    """Two of some axes that the threads of one axis run, or None."""
+def siblings(axes: Iterable[SSAValue], carriers: Mapping[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue] | None:
+    """Two of some axes that one axis runs, by the carriers of lane axes, or None."""
     first: dict[SSAValue, SSAValue] = {}
     for axis in axes:
         other = first.setdefault(carriers.get(axis, axis), axis)

@@ -23,6 +23,15 @@ def adds_zero(reduction: loop.ReduceOp, condition: Linear) -> bool:
     return bool(factors) and all(_is_outside(factor, condition) for factor in factors)
 
 
+def runs_in_chunks(reduction: loop.ReduceOp, size: int) -> bool:
+    """Whether a sum of products may run in whole chunks of so many elements: the last one ends with it, or adds zeros.
+
+    Its bound must be constant.
+    """
+    assert reduction.trips is not None
+    return reduction.trips % size == 0 or adds_zero(reduction, Linear.of(reduction.iv) - reduction.trips)
+
+
 def _is_outside(value: SSAValue, condition: Linear) -> bool:
     """Whether a value is read from outside a global buffer, directly or through slabs, where a condition fails."""
     if (load := read_of(value)) is None:

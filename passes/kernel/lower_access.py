@@ -21,6 +21,7 @@ from deplodock.analysis.affine.linear import (
 )
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate
+from deplodock.analysis.shape.lanes import siblings
 from deplodock.analysis.shape.roles import column_reads
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.buffers import last_dimension
@@ -189,10 +190,19 @@ def _readable(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue]) -> li
 
 
 def _check_gathered(emitter: Emitter, op: loop.LoadOp) -> None:
-    """Raises PassFailedException for a gather along a lane axis: its threads know the activity of their own point."""
-    found = emitter.dependence.of(op.result)
-    if (lane := next((axis for axis in emitter.launch.bound_to(Binding.LANE) if axis in found), None)) is not None:
-        raise failure(op, f"its subscripts are of unknown range, and it varies along the lane axis {label(lane)}")
+    """Raises PassFailedException for a gather whose threads know the activity of another point than its own.
+
+    They know that of a point if what runs its coordinates along a lane axis runs none of the conditions along another.
+    """
+    varied, carriers = emitter.dependence.of(op.result), emitter.launch.carried_axes()
+    for condition in emitter.conditions if carriers else ():
+        if (pair := siblings(varied | emitter.dependence.of(*condition.roots()), carriers)) is not None:
+            own, other = pair if pair[0] in varied else pair[::-1]
+            raise failure(
+                op,
+                f"its subscripts are of unknown range, and it varies along {label(own)}, "
+                f"while a condition on its points varies along {label(other)}, which shares the threads",
+            )
 
 
 def _is_known(emitter: Emitter, condition: Condition, axes: Sequence[SSAValue]) -> bool:

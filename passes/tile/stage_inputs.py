@@ -33,8 +33,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points, subscripts_of
-from deplodock.analysis.machine.resources import buffer_bytes
-from deplodock.analysis.machine.targets import WARP, target_at
+from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
+from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.footprint import (
@@ -285,7 +285,7 @@ def _merge(footprints: Sequence[Footprint]) -> Footprint | None:
 
 def _free_shared_bytes(launch: tile.LaunchOp) -> int:
     used = sum(buffer_bytes(op.slab) for op in shared_slabs(launch))
-    return target_at(launch).fact("shared_per_block") - used
+    return shared_budget(launch) - used
 
 
 def _rewrite(group: LoadGroup, footprint: Footprint, memory: Memory, anchor: Operation) -> None:

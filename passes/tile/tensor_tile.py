@@ -46,12 +46,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
-from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors, walks_neighbours
+from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors, walks_neighbours, warp_share
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, capability, has_feature, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.footprint import register_footprint
+from deplodock.analysis.shape.footprint import gathered_footprint, register_footprint
 from deplodock.analysis.shape.padding import adds_zero
 from deplodock.analysis.shape.roles import (
     Contraction,
@@ -290,11 +290,10 @@ def _depth(share: int, row: Engine, most: int) -> int:
 
 
 def _warp_side(axis: BlockArgument, extent: int, wanted: int, atom: int) -> int:
-    """The coordinates of an axis that a warp takes: the most whole atoms, up to `wanted`, that divide its extent."""
-    for side in range(min(wanted, extent) // atom * atom, 0, -atom):
-        if extent % side == 0:
-            return side
-    raise Skip(f"the extent {extent} of {label(axis)} is no multiple of {atom}")
+    """The coordinates of an axis that a warp takes, as `warp_share` has them. Raises Skip where there are none."""
+    if (side := warp_share(extent, wanted, atom)) is None:
+        raise Skip(f"the extent {extent} of {label(axis)} is no multiple of {atom}")
+    return side
 
 
 def _check_threads(launch: tile.LaunchOp, warps: int) -> None:
@@ -448,8 +447,8 @@ def _steps(
 
 def _hold(load: loop.LoadOp, registers: Sequence[SSAValue]) -> None:
     """Let a thread read a factor from global memory to registers before its products; elements outside are zero."""
-    footprint = register_footprint(load, registers)
-    assert footprint is not None, "subscripts along the axes of a tile are linear"
+    footprint = register_footprint(load, registers) or gathered_footprint(load, registers)
+    assert footprint is not None, "subscripts are forms of coordinates"
     type = MemRefType(load.result.type, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
     stage = tile.StageOp(load.source, *footprint.map(), type)
     stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None

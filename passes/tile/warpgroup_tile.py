@@ -125,6 +125,8 @@ def _unreadable(load: loop.LoadOp, depth: SSAValue) -> str | None:
     stage, type, name = load.source.owner, loop.memref_of(load.source), label(load.source)
     if not isinstance(stage, tile.StageOp):
         return f"{name} is filled by no tile.stage, and {NAME} reads slabs that come in boxes"
+    if any(form != Linear.of(root) for form in subscripts_of(load) for root in form.roots()):
+        return f"{name}: {NAME} reads neighbouring rows of a slab, and its rows are read in steps"
     size = element_bytes(type.element_type)
     if size != 2 and not walks_neighbours(load, depth):
         kind = "bytes" if size == 1 else str(type.element_type)

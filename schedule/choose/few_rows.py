@@ -29,11 +29,13 @@ from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, RESERVED
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
+from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects.engines import Engine
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import COLUMNS, ROWS
 from deplodock.schedule.choose.sizes import PRODUCER, READS, WARPS
+from deplodock.schedule.choose.tensor_slabs import lies_in_boxes
 from deplodock.schedule.choose.tiling import MIN_STEPS, takes_boxes
 
 LINE_BYTES = 128
@@ -130,6 +132,7 @@ def few_rows_options(
     tiles = [FewRows(n, slices, *known) for n in (16, 32, 64) for slices in (1, 2, 4, 8, 16)]
     tiles = [tile for tile in tiles if tile.chunk <= k and tile.n <= n and tile.warps <= SM_WARPS]
     tiles = [tile for tile in tiles if not is_split or m * tile.side <= MOST_SPLIT]
+    tiles = [tile for tile in tiles if runs_in_chunks(found.reduction, tile.chunk)]
     if not tiles:
         return None
     problem = _Reading.of(found, target)
@@ -155,9 +158,13 @@ def _boxes(found: Contraction, row: Engine, target: TargetAttr) -> _Boxes | None
     is_one = len(found.products) == 1 and not found.batch and len(found.m) == len(found.n) == 1
     if not (is_one and m > DIRECT_ROWS and m % COLUMNS.step == 0 and n >= ROWS and takes_boxes(found)):
         return None
+    reads, sizes = [read for factor in found.operands if (read := read_of(factor))], {found.m[0]: m, found.n[0]: ROWS}
+    if not all(lies_in_boxes(read, sizes) for read in reads):
+        return None
     chunk = LINE_BYTES // row.size
     steps = -(-k // chunk)
-    grids = [_Boxes(m, n, steps, chunk, parts, target) for parts in range(1, steps // MIN_STEPS + 1)]
+    whole = [parts for parts in range(1, steps // MIN_STEPS + 1) if runs_in_chunks(found.reduction, parts * chunk)]
+    grids = [_Boxes(m, n, steps, chunk, parts, target) for parts in whole]
     grids = [grid for grid in grids if grid.depth > BEHIND and (grid.parts == 1 or grid.is_one_wave)]
     return min(grids, key=lambda grid: grid.time(), default=None)
 

@@ -13,6 +13,7 @@ from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors
 from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, low_read_of
 from deplodock.dialects import loop
 from deplodock.dialects.engines import Engine
@@ -29,6 +30,7 @@ from deplodock.schedule.choose.tensor_tiles import (
     CHUNKS,
     LINE_WORDS,
     TensorGrid,
+    TensorProblem,
     best_grid,
     right_side,
     tensor_grids,
@@ -52,7 +54,8 @@ def tensor_options(found: Contraction, nest: Nest, target: TargetAttr) -> Rules 
         return _parts_options(found, row, target)
     if (product := _TensorProduct.of(found, nest, row, target)) is None:
         return None
-    return product.options(best_grid(product.grids()))
+    grids = product.grids()
+    return product.options(best_grid(grids)) if grids else None
 
 
 def tensor_alternatives(found: Contraction, nest: Nest, target: TargetAttr) -> Iterator[tuple[Rules, float]]:
@@ -71,11 +74,12 @@ def _is_split(found: Contraction) -> bool:
 
 
 def _parts_options(found: Contraction, row: Engine, target: TargetAttr) -> Rules | None:
-    """The rules for a contraction of parts of many rows; None where there is no whole instruction, or a short k."""
+    """The rules for a contraction of parts of many rows; None where there is no whole instruction or chunk of k."""
     sides = _sides(found, row)
-    if sides is None or (found.reduction.trips or 0) < LINE_WORDS:
+    is_short = (found.reduction.trips or 0) < LINE_WORDS
+    if sides is None or is_short or not runs_in_chunks(found.reduction, LINE_WORDS):
         return None
-    return parts_options(found, sides, has_feature(target, Feature.BOXES), target)
+    return parts_options(TensorProblem.of(found, row, sides, LINE_WORDS, target))
 
 
 def _has_warpgroups(target: TargetAttr) -> bool:
@@ -99,19 +103,20 @@ class _TensorProduct:
 
     @staticmethod
     def of(found: Contraction, nest: Nest, row: Engine, target: TargetAttr) -> _TensorProduct | None:
-        """None where there is no whole instruction."""
-        if (sides := _sides(found, row)) is None:
-            return None
+        """None where there is no whole instruction or chunk of k."""
         trips = found.reduction.trips
         assert trips is not None
-        chunk = next(elements for elements in (size // row.size for size in CHUNKS) if elements <= trips)
+        short = (elements for size in CHUNKS if (elements := size // row.size) <= trips)
+        chunk = next((elements for elements in short if runs_in_chunks(found.reduction, elements)), None)
+        if (sides := _sides(found, row)) is None or chunk is None:
+            return None
         return _TensorProduct(found, nest, target, row, sides, chunk, -(-trips // chunk))
 
     def grids(self) -> list[TensorGrid]:
         """The grids to choose from."""
         is_read = fills_lines(self.found) if self._takes_lines else takes_boxes(self.found)
         has_warpgroups = _has_warpgroups(self.target) and self.steps > 1 and is_read
-        return tensor_grids(self.found, self.sides, has_warpgroups, self.chunk, self.target)
+        return tensor_grids(TensorProblem.of(self.found, self.row, self.sides, self.chunk, self.target), has_warpgroups)
 
     @property
     def _takes_lines(self) -> bool:

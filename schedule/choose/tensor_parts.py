@@ -11,9 +11,7 @@ from dataclasses import replace
 
 from deplodock.analysis.machine.targets import has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
-from deplodock.analysis.shape.roles import Contraction
 from deplodock.dialects.interfaces import Feature
-from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.sizes import PRODUCER, WARPS
 from deplodock.schedule.choose.tensor_rules import Rules, product_rules, splitting_factors
@@ -36,18 +34,21 @@ STREAM_STEP = 1.35
 """How much longer their steps take: on an H200 512x3584x3584 takes 127 us in 95 of them, and 112 in 112 plain ones."""
 
 
-def parts_options(found: Contraction, sides: tuple[int, int], has_boxes: bool, target: TargetAttr) -> Rules:
-    """The rules for a product in parts of at most so many rows and columns of whole instructions, and their options."""
-    has_ring = has_boxes and (found.reduction.trips or 0) > LINE_WORDS
-    problem = TensorProblem.of(found, LINE_WORDS, target)
-    right = problem.right if has_ring else None
+def parts_options(problem: TensorProblem) -> Rules | None:
+    """The rules for a product in parts, in chunks of `LINE_WORDS`, and their options; None where no tile suits it."""
+    found, sides, target = problem.found, problem.sides, problem.target
+    has_boxes = has_feature(target, Feature.BOXES)
+    right = problem.right if has_boxes and problem.steps > 1 else None
     tiles = _warpgroup_tiles(sides, right) if right is not None else []
+    tiles = [each for each in tiles if problem.takes(*each)]
     if not tiles:
         right = None
         tiles = [(WARPS, tile) for tile in PART_TILES[WARPS]]
     is_early = right is not None and has_feature(target, Feature.EARLY_LAUNCHES)
     problem = replace(problem, is_early=is_early)
-    grid = best_grid(grids_of(problem, tiles))
+    if not (grids := grids_of(problem, tiles)):
+        return None
+    grid = best_grid(grids)
     streams = [_streamed(problem, tile, grid) for _, tile in tiles if right is not None]
     streamed = min(filter(None, streams), key=lambda stream: stream.time, default=None)
     grid = streamed or grid

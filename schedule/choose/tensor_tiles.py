@@ -16,24 +16,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Block
+from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import extent_or_one, known_points
-from deplodock.analysis.machine.atoms import walks_neighbours
+from deplodock.analysis.machine.atoms import walks_neighbours, warp_share
 from deplodock.analysis.machine.cost import Rates
-from deplodock.analysis.machine.targets import CLUSTER_CTAS, GPC_SMS, RESERVED, TPC_SMS, has_feature
+from deplodock.analysis.machine.targets import CLUSTER_CTAS, GPC_SMS, RESERVED, TPC_SMS, WARP, has_feature
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, low_read_of, read_of
 from deplodock.dialects import loop
+from deplodock.dialects.engines import Engine
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.sizes import WARPS
+from deplodock.schedule.choose.tensor_slabs import lies_in_boxes, slab_rows
 from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE, boxes_take
 
 CHUNKS = (128, 64, 32)
@@ -213,12 +218,9 @@ def best_grid(grids: Sequence[TensorGrid]) -> TensorGrid:
     return min(good, key=lambda grid: (grid.parts, grid.over == "block", grid.time, grid.busy))
 
 
-def tensor_grids(
-    found: Contraction, sides: tuple[int, int], has_warpgroups: bool, chunk: int, target: TargetAttr
-) -> list[TensorGrid]:
-    """The grids of tiles of at most so many rows and columns, whose steps along k have `chunk` elements."""
-    problem = TensorProblem.of(found, chunk, target)
-    return grids_of(problem, list(_tiles(sides, has_warpgroups, problem)))
+def tensor_grids(problem: TensorProblem, has_warpgroups: bool) -> list[TensorGrid]:
+    """The grids of all tiles for a problem; none where no tile suits it."""
+    return grids_of(problem, list(_tiles(has_warpgroups, problem)))
 
 
 def grids_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) -> list[TensorGrid]:
@@ -229,14 +231,14 @@ def grids_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) ->
         for parts in problem.parts()
         for over in problem.ways(parts)
         for tile in problem.narrowed(engine, wide, parts, over)
-        if not (problem.is_masked and (MASK_STEP % tile.m or MASK_STEP % tile.n))
+        if not (problem.is_masked and (MASK_STEP % tile.m or MASK_STEP % tile.n)) and problem.takes(engine, tile)
         if (grid := problem.grid(engine, tile, parts, over)) is not None
     ]
 
 
-def _tiles(sides: tuple[int, int], has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, TensorTile]]:
-    """The tiles for so many rows and columns, with their engines; warpgroups have whole lines of columns."""
-    rows, columns = sides if problem.side == "n" else sides[::-1]
+def _tiles(has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, TensorTile]]:
+    """The tiles for a problem, with their engines; warpgroups have whole lines of columns."""
+    rows, columns = problem.sides if problem.side == "n" else problem.sides[::-1]
     for engine, tiles in reversed(TILES.items()):
         for wide in tiles:
             tile = wide.of_each(problem.products)
@@ -280,6 +282,10 @@ class TensorProblem:
     reads: Sequence[tuple[loop.LoadOp, bool]]
     """The reads of its factors, and whether they are the left ones."""
     target: TargetAttr
+    row: Engine
+    """The instruction of a warp."""
+    sides: tuple[int, int]
+    """The most rows and columns of a tile."""
     rates: Rates
     m: int
     n: int
@@ -296,13 +302,14 @@ class TensorProblem:
     """Whether launches start early: then parts are added by one of their own."""
 
     @staticmethod
-    def of(found: Contraction, chunk: int, target: TargetAttr) -> TensorProblem:
+    def of(found: Contraction, row: Engine, sides: tuple[int, int], chunk: int, target: TargetAttr) -> TensorProblem:
+        """The problem of a contraction for an instruction, in tiles of at most so many rows and columns."""
         m, n, batch = map(known_points, (found.m, found.n, found.batch))
         steps = -(-(found.reduction.trips or 1) // chunk)
         reads = _reads(found)
         size = max(element_bytes(load.result.type) for load, _ in reads)
         rates, right, masked = Rates.of(target), right_side(found), is_masked(found)
-        return TensorProblem(found, reads, target, rates, m, n, batch, chunk, steps, size, right, masked)
+        return TensorProblem(found, reads, target, row, sides, rates, m, n, batch, chunk, steps, size, right, masked)
 
     @property
     def side(self) -> str:
@@ -327,11 +334,36 @@ class TensorProblem:
             return 2 * COLUMNS
         return COLUMNS if all(is_left or walks_neighbours(load, k) for load, is_left in self.reads) else LINE
 
+    def takes(self, engine: str, tile: TensorTile) -> bool:
+        """Whether a CTA can compute a tile: its threads are not too many, and warpgroups read boxes of what they read.
+
+        Where threads hold the left factors, warpgroups read the right ones alone.
+        """
+        if engine == WARPS:
+            return self._threads(engine, tile) <= self.target.fact("threads_per_block")
+        read = [load for load, is_left in self.reads if self.right is None or is_left == (self.right == "m")]
+        return all(lies_in_boxes(load, self._sizes(tile)) for load in read)
+
+    def _threads(self, engine: str, tile: TensorTile) -> int:
+        """The threads of a CTA: warps share a tile in equal parts of whole instructions."""
+        sides = [min(own, most) for own, most in zip((tile.m, tile.n), self.sides, strict=True)]
+        if engine == WARPGROUPS:
+            return WARPGROUP * max(1, prod(sides) // prod(tile.part))
+        atoms = self.row.m, self.row.n
+        shares = [warp_share(*each) or 1 for each in zip(sides, tile.part, atoms, strict=True)]
+        return WARP * prod(sides) // prod(shares)
+
+    def _sizes(self, tile: TensorTile) -> dict[SSAValue, int]:
+        """What a tile takes of the axes of the output."""
+        return {self.found.m[-1]: tile.m, self.found.n[-1]: tile.n}
+
     def parts(self) -> Iterator[int]:
-        """The numbers of parts that may be chosen, all of which run at once."""
+        """The numbers of parts that may be chosen, all of which run at once, in as many whole chunks of k."""
         yield 1
-        if not self.is_masked:
-            yield from range(2, 1 + min(MAX_PARTS, self.steps // MIN_STEPS))
+        most = 1 if self.is_masked else min(MAX_PARTS, self.steps // MIN_STEPS)
+        for parts in range(2, 1 + most):
+            if runs_in_chunks(self.found.reduction, parts * self.chunk):
+                yield parts
 
     def ways(self, parts: int) -> Iterator[str]:
         """How so many parts may be combined, where there are clusters also by their CTAs.
@@ -379,7 +411,8 @@ class TensorProblem:
         ctas = self.ctas(tile, parts)
         is_cluster = over == "cluster"
         pad = 0 if is_cluster and engine == WARPGROUPS else PAD
-        occupancy, depth = self._ring(tile, ctas, self._part_bytes(tile) if is_cluster else 0, pad)
+        together = min(tile.occupancy, self.target.fact("threads_per_sm") // self._threads(engine, tile))
+        occupancy, depth = self._ring(tile, together, ctas, self._part_bytes(tile) if is_cluster else 0, pad)
         if parts > 1 and ctas > self._at_once(occupancy if is_cluster else tile.occupancy, parts, over):
             return None
         if is_cluster and depth < min(tile.depth, self.steps):
@@ -424,14 +457,14 @@ class TensorProblem:
         share = COPY_SHARE if tile.m >= self.m else COPY_SHARE / SHARED_READS
         return self.rates.moving_ns(elements * self.size) / share
 
-    def _ring(self, tile: TensorTile, ctas: int, left: int, pad: int) -> tuple[int, int]:
-        """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds.
+    def _ring(self, tile: TensorTile, together: int, ctas: int, left: int, pad: int) -> tuple[int, int]:
+        """CTAs per SM, at most `together`, and slabs in flight: the most CTAs, then slabs, that shared memory holds.
 
         Each CTA of a cluster has so many bytes `left` for others besides, and each row of a slab `pad` more.
         """
         slab = self._slab_rows(tile) * (self.chunk * self.size + pad)
         per_block, per_sm = self.rates.shared_bytes, self.target.fact("shared_per_sm")
-        wanted = min(tile.occupancy, -(-ctas // self.rates.sms))
+        wanted = min(together, -(-ctas // self.rates.sms))
         most = tile.depth if wanted > 1 or ctas > self.rates.sms else MOST_SLABS
         for occupancy in range(wanted, 0, -1):
             for depth in range(min(most, self.steps), 1, -1):
@@ -442,4 +475,4 @@ class TensorProblem:
 
     def _slab_rows(self, tile: TensorTile) -> int:
         """The rows of all slabs of a step: those of the tile for each buffer that is read along m, or n."""
-        return sum({load.source: tile.m if is_left else tile.n for load, is_left in self.reads}.values())
+        return sum({load.source: slab_rows(load, self._sizes(tile)) for load, _ in self.reads}.values())

@@ -86,3 +86,26 @@ func.func @before(%x: memref<4x128x8xf32>, %b: memref<128x8xf32>, %out: memref<1
   }
   func.return
 }
+
+// A CTA gathers behind the combine what it adds to its share, where that is active.
+// CHECK-LABEL: kernel.func @gathers
+// CHECK:         kernel.cluster_barrier
+// CHECK:         kernel.cluster_barrier
+// CHECK:         loop.load %at[%t]
+// CHECK:         kernel.move 4 %y[%{{.*}}, %s * 8 + %{{.*}} * 4] to %{{.*}} where (%s * 8 + %{{.*}} * 4 < 28)
+func.func @gathers(%x: memref<4x8x32xf32>, %y: memref<8x32xf32>, %at: memref<8xi64>, %out: memref<8x28xf32>) {
+  %last = arith.constant 7 : i64
+  tile.launch (%s = 4 : cluster, %t = 8 : thread, %i = 8 : register, %r = 4 : register) {
+    %n = loop.index [%i * 4 + %r]
+    loop.where %n < 28
+    %v = loop.load %x[%s, %t, %n] : memref<4x8x32xf32>
+    %p = tile.combine {arith.addf} %v over (%s) : f32
+    %row = loop.load %at[%t] : memref<8xi64>
+    %known = arith.andi %row, %last : i64
+    %j = arith.index_cast %known : i64 to index
+    %g = loop.load %y[%j, %n] : memref<8x32xf32>
+    %z = arith.addf %p, %g : f32
+    loop.store %z, %out[%t, %n] : memref<8x28xf32>
+  }
+  func.return
+}

@@ -48,3 +48,22 @@ func.func @some(%x: memref<8x4xf32>, %out: memref<8xf32>) {
   }
   func.return
 }
+
+// -----
+
+// A gather along a lane axis is made at the active points, whose conditions are along the same one.
+// CHECK-LABEL: kernel.func @gather
+// CHECK:         loop.load %at[%t] : memref<4xi64>
+// CHECK:         kernel.move 1 %x[%{{.*}}] to {{.*}} where (%t < 3)
+func.func @gather(%x: memref<4xf32>, %at: memref<4xi64>, %out: memref<3xf32>) {
+  tile.launch (%t = 4 : thread, %k = 4 : lane %t) {
+    loop.where %k < 3
+    %last = arith.constant 3 : i64
+    %i = loop.load %at[%k] : memref<4xi64>
+    %known = arith.andi %i, %last : i64
+    %j = arith.index_cast %known : i64 to index
+    %a = loop.load %x[%j] : memref<4xf32>
+    loop.store %a, %out[%k] : memref<3xf32>
+  }
+  func.return
+}

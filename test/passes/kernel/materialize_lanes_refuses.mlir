@@ -26,9 +26,10 @@ func.func @f(%x: memref<4xf32>, %out: memref<4xf32>) {
 
 // -----
 
-// CHECK: materialize_lanes_refuses.mlir:[[# @LINE + 5]]:{{.*}}: loop.load: its subscripts are of unknown range, and it varies along the lane axis %k
+// CHECK: materialize_lanes_refuses.mlir:[[# @LINE + 6]]:{{.*}}: loop.load: its subscripts are of unknown range, and it varies along %k, while a condition on its points varies along %t, which shares the threads
 func.func @f(%x: memref<4xf32>, %at: memref<4xi64>, %out: memref<4xf32>) {
   tile.launch (%t = 4 : thread, %k = 4 : lane %t) {
+    loop.where %t < 3
     %i = loop.load %at[%k] : memref<4xi64>
     %j = arith.index_cast %i : i64 to index
     %a = loop.load %x[%j] : memref<4xf32>

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from deplodock.analysis.affine.linear import extent_or_one
+from deplodock.analysis.machine.atoms import narrow_factors
 from deplodock.analysis.machine.targets import target_of
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.nest import kernels, loop_nest
@@ -377,15 +378,13 @@ def problem_of(module: ModuleOp) -> TensorProblem:
     (function,) = kernels(module)
     found = contraction(loop_nest(function.body.block))
     assert found is not None
-    return TensorProblem.of(found, CHUNKS[0] // 2, target_of(module))
+    row, _ = narrow_factors(found, WARPS)
+    sides = extent_or_one(found.m[-1]), extent_or_one(found.n[-1])
+    return TensorProblem.of(found, row, sides, CHUNKS[0] // 2, target_of(module))
 
 
 def grid(module: ModuleOp) -> TensorGrid:
-    (function,) = kernels(module)
-    found = contraction(loop_nest(function.body.block))
-    assert found is not None
-    sides = extent_or_one(found.m[-1]), extent_or_one(found.n[-1])
-    return best_grid(tensor_grids(found, sides, True, CHUNKS[0] // 2, target_of(module)))
+    return best_grid(tensor_grids(problem_of(module), True))
 
 
 @pytest.mark.parametrize("m", [64, 128, 512, 2048])
