@@ -31,6 +31,10 @@ class UnsupportedError(Error):
     """The input is valid, but uses an operation, type or form that deplodock does not handle."""
 
 
+class RefusedError(UnsupportedError):
+    """Passes refuse operations even where each is a kernel of its own; a line for each says where, and why."""
+
+
 class InvalidInputError(Error):
     """The input itself is wrong: an expression that raises, a bad option, a file that cannot be read."""
 

@@ -15,9 +15,11 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
     FileLineColLoc,
     IntAttr,
     ModuleOp,
+    NameLoc,
     StringAttr,
     TensorType,
     bf16,
@@ -335,11 +337,13 @@ class _Importer:
         return self.append(node, cast, "cast")[0]
 
     def append(self, node: fx.Node, op: AtenOp, name: str) -> Sequence[SSAValue]:
-        """Append an operation with a name and the source position of a node; returns its results."""
+        """Append an operation with a name and the source position of a node, else what it is; returns its results."""
         for result in op.outputs:
             result.name_hint = _hint(name)
         place = _place(node, self.source)
-        if place is not None:
+        if place is None:
+            op.location = NameLoc(StringAttr(overload_of(node)), UNKNOWN_LOC)
+        else:
             filename, position = place
             op.location = FileLineColLoc(StringAttr(filename), IntAttr(position.line), IntAttr(position.column))
         self.block.add_op(op)

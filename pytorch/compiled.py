@@ -20,8 +20,9 @@ from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedEr
 from deplodock.frontend.capture import Call
 from deplodock.frontend.importer import is_whole
 from deplodock.frontend.program import CapturedProgram, results_of
-from deplodock.passes.driver import Level, lower, new_context, set_target
+from deplodock.passes.driver import new_context, set_target
 from deplodock.pytorch.artifacts import Artifacts, is_watched, new_name
+from deplodock.pytorch.counting import count_falls
 from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import (
     CpuRunner,
@@ -35,8 +36,10 @@ from deplodock.pytorch.runners import (
 from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
 from deplodock.pytorch.signature import CallSignature, signature_of
 from deplodock.runtime.device import device_count, device_target, missing
-from deplodock.runtime.lowering import lower_all_tuned, lower_by_loops
-from deplodock.runtime.tuned import read_tuned
+from deplodock.runtime.falls import falls_of
+from deplodock.runtime.lowering import lower_by_loops
+from deplodock.runtime.net import lower_held, lower_in_steps
+from deplodock.runtime.tuned import Tuned, read_tuned
 from deplodock.runtime.workers import Request, lower_all
 
 _REQUIRES_GRAD = attrgetter("requires_grad")
@@ -120,21 +123,29 @@ def make_runner(
 
     `name` is the program's in what is written of it, see `Artifacts`, `reused` see `CudaRunner`.
     """
-    target, schedule = target_on(device, options), options.schedule
-    tuned = None if options.tuned is None else read_tuned(Path(options.tuned))
-    context, artifacts = new_context(), Artifacts(name, options.folder)
+    artifacts = Artifacts(name, options.folder)
     artifacts.begin(module)
     if is_watched(options.folder):
-        set_target(module, target)
-        to_loops = partial(lower, module, context, Level.LOOP, observer=artifacts)
-        to_kernels = partial(lower, module, context, Level.KERNEL, schedule=schedule, observer=artifacts)
-        loops = lower_all_tuned(module, tuned, to_loops, to_kernels)
+        set_target(module, target_on(device, options))
+        step = partial(lower_held, module, new_context(), observer=artifacts)
+        loops = lower_in_steps(module, _tuned(options), step, schedule=options.schedule)
     else:
-        loops = lower_by_loops(module, context, target=target, schedule=schedule, tuned=tuned)
+        loops = lower_on(module, device, options)
+    count_falls(falls_of(module))
     artifacts.finish(module)
     if device.type == "cpu":
         return CpuRunner(module, loops)
     return CudaRunner(module, device, results_of(graph), reused)
+
+
+def lower_on(module: ModuleOp, device: torch.device, options: BackendOptions) -> ModuleOp:
+    """Lower a program for a device to kernel level; what it was at loop level. Raises as `lower_by_loops`."""
+    target = target_on(device, options)
+    return lower_by_loops(module, new_context(), target=target, schedule=options.schedule, tuned=_tuned(options))
+
+
+def _tuned(options: BackendOptions) -> Tuned | None:
+    return None if options.tuned is None else read_tuned(Path(options.tuned))
 
 
 def target_on(device: torch.device, options: BackendOptions) -> str | None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import os
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +17,6 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.fx.traceback import NodeSource
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.frontend.assertions import assertions_to_results
@@ -30,9 +26,11 @@ from deplodock.frontend.recurrences import drops_out, overload_called
 from deplodock.frontend.retrace import call_key, decomposed
 from deplodock.frontend.tracing import quiet
 from deplodock.passes.torch.decompose import DecomposePass
-from deplodock.pytorch.compiled import assert_holds, check_place, device_of, lower_ahead, make_runner
+from deplodock.pytorch.compiled import assert_holds, check_place, device_of, lower_ahead, lower_on, make_runner
+from deplodock.pytorch.counting import note_falls
 from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import Runner, laid_out
+from deplodock.runtime.falls import Fall, FallKind, catches, reason_of
 
 _STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 _CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg, torch.ops.higher_order.with_effects)
@@ -49,10 +47,12 @@ class Support(OperatorSupportBase):
     """Which nodes deplodock compiles; `reasons` are those why others are left, by the overload that the program calls.
 
     `places` are the lines of the program that do, where they are known.
-    A node is compiled if the operation alone can be, which equal calls are asked once.
+    A node is compiled if the operation alone can be, which equal calls are asked once, and passes do not refuse it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, refused: Mapping[fx.Node, str]) -> None:
+        """`refused` are nodes that passes refuse, and why."""
+        self._refused = refused
         self.reasons: dict[str, str] = {}
         self.places: dict[str, tuple[str, int]] = {}
         self._of_nodes: dict[fx.Node, str] = {}
@@ -64,7 +64,7 @@ class Support(OperatorSupportBase):
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.all_input_nodes[0])
         if node not in self._of_nodes:
-            self._of_nodes[node] = self._reason(node)
+            self._of_nodes[node] = self._refused.get(node) or self._reason(node)
         if self._of_nodes[node] and node.target not in _CHECKS and not _is_collective(node):
             self.reasons.setdefault(overload_of(node), self._of_nodes[node])
             if (place := place_of(node)) is not None:
@@ -109,24 +109,6 @@ def _reason_against_decomposing(module: ModuleOp) -> str:
     return ""
 
 
-def reason_of(error: Exception) -> str:
-    """Why an operation is left to PyTorch that gives an error when it is compiled.
-
-    An error that is no diagnostic is a fault of deplodock, which must not end the user's program. It is raised all the
-    same if the environment variable `DEPLODOCK_DEBUG` is set, and where memory is exhausted.
-    """
-    if isinstance(error, DiagnosticException):
-        return next(iter(str(error).splitlines()), type(error).__name__)
-    if isinstance(error, MemoryError) or os.environ.get("DEPLODOCK_DEBUG"):
-        raise error
-    folder = Path(__file__).parents[1]
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(folder)
-    ]
-    place = f" at {Path(frames[-1].filename).relative_to(folder)}:{frames[-1].lineno}" if frames else ""
-    return f"a fault of deplodock{place}, please report it: {type(error).__name__}: {error}"
-
-
 class Part(nn.Module):
     """A compiled part of a graph, called as its submodule is; results are new tensors with the strides of PyTorch's."""
 
@@ -161,16 +143,17 @@ class PartsRunner:
         self._options, self._name = options, name
         self.parts: list[str] = []
         self.compiled = 0
-        self._run = self._compiled(graph)
+        self._run = self._compiled(graph, {})
         self.left = sum(len(_calls(module)) for module in self._run.modules() if isinstance(module, fx.GraphModule))
 
     def __call__(self, *args: Any) -> Any:
         return self._run(*args)
 
-    def _compiled(self, graph: fx.GraphModule) -> fx.GraphModule:
+    def _compiled(self, graph: fx.GraphModule, refused: Mapping[fx.Node, str]) -> fx.GraphModule:
+        """A graph with its parts compiled, without the calls that passes refuse, for the reasons given."""
         for node in graph.graph.find_nodes(op="get_attr"):
             node.meta.setdefault("val", getattr(graph, str(node.target)))
-        support = Support()
+        support = Support(refused)
         # Before the order of calls becomes an argument of theirs.
         for node in graph.graph.nodes:
             support.is_node_supported({}, node)
@@ -210,11 +193,32 @@ class PartsRunner:
         try:
             runner = make_runner(lowered.module, lowered.graph, device, self._options, own_name)
         except Exception as error:
-            self._leave(part, error)
+            self._take_apart(fused, name, part, device, error)
             return
         self.compiled += len(_calls(part))
         fused.set_submodule(name, Part(runner, _results(part), lowered.checks, isinstance(result, fx.Node)))
         self.parts.append(name)
+
+    def _take_apart(
+        self, fused: fx.GraphModule, name: str, part: fx.GraphModule, device: torch.device, error: Exception
+    ) -> None:
+        """Leave the calls of a refused part that passes refuse alone, too, and compile the rest; else leave it whole.
+
+        So it is with a schedule of the user's. Raises `error` where falls are errors.
+        """
+        if self._options.schedule is not None:
+            self._leave(part, error)
+            return
+        if not catches():
+            raise error
+        reason_of(error)
+        refused = _refused_calls(part, device, self._options)
+        falls = [Fall(FallKind.LEFT, "", (_said(node),), reason) for node, reason in refused.items()]
+        note_falls(falls or [Fall(FallKind.LEFT, "", tuple(map(_said, _calls(part))), reason_of(error))])
+        if refused:
+            fused.set_submodule(name, self._compiled(part, refused))
+        else:
+            self._leave(part, error)
 
     def _leave(self, part: fx.GraphModule, error: Exception) -> None:
         """Note that PyTorch runs a part, and why."""
@@ -222,6 +226,25 @@ class PartsRunner:
         self.reasons[names] = reason_of(error)
         if place := next(filter(None, map(place_of, _calls(part))), None):
             self.places[names] = place
+
+
+def _refused_calls(part: fx.GraphModule, device: torch.device, options: BackendOptions) -> dict[fx.Node, str]:
+    """The calls of a part that passes refuse alone, and why; equal ones are tried once."""
+    reasons: dict[Any, str] = {}
+    for node in _calls(part):
+        if (key := call_key(node)) not in reasons:
+            try:
+                lower_on(_lowered(_alone(node)).module, device, options)
+                reasons[key] = ""
+            except Exception as error:
+                reasons[key] = reason_of(error)
+    return {node: reason for node in _calls(part) if (reason := reasons[call_key(node)])}
+
+
+def _said(node: fx.Node) -> str:
+    """How a fall calls a node: its overload, and its line where that is known."""
+    place = place_of(node)
+    return overload_of(node) + ("" if place is None else f" ({place[0]}:{place[1]})")
 
 
 def _results(part: fx.GraphModule) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ from torch import fx
 from torch._dynamo.guards import recompiles_log
 
 from deplodock.frontend.importer import place_of
+from deplodock.pytorch.counting import count
 from deplodock.pytorch.partition import PartsRunner
 from deplodock.pytorch.shapes import MANY_SHAPES
 
@@ -26,8 +27,10 @@ class GraphReport:
         self._known: set[str] = set()
 
     def compiled(self, name: str, runner: PartsRunner, seconds: float, kept: str) -> None:
-        """Log what was compiled and is kept, and warn of what is left to PyTorch, of each operation once."""
+        """Log and count what was compiled and is kept, and warn of what is left to PyTorch, of each operation once."""
         calls = runner.compiled + runner.left
+        count("operations_compiled", runner.compiled)
+        count("operations_left", runner.left)
         _LOG.info(
             "deplodock: compiled %s%s: %d of %d operations, as %d programs, in %.1f s, %s",
             name, self._place, runner.compiled, calls, len(runner.parts), seconds, kept,

@@ -9,7 +9,6 @@ import hashlib
 import importlib.metadata
 import os
 import re
-from collections.abc import Callable
 from functools import cache, partial
 from io import StringIO
 from pathlib import Path
@@ -20,11 +19,12 @@ from xdsl.printer import Printer
 
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.passes.driver import Level, Observer, level_of, lower, set_target, without_collection
+from deplodock.passes.driver import Level, Observer, level_of, set_target, without_collection
 from deplodock.passes.packages import packages
 from deplodock.runtime.cubins import cache_folder
+from deplodock.runtime.net import lower_held, lower_in_steps
 from deplodock.runtime.store import Store
-from deplodock.runtime.tuned import Tuned, become, lower_fused, lower_tuned
+from deplodock.runtime.tuned import Tuned, become
 
 ALWAYS = "DEPLODOCK_LOWER_ALWAYS"
 """The environment variable that, if it is not empty, has every program lowered, whatever is kept."""
@@ -49,7 +49,7 @@ def lower_once(
     observer: Observer | None = None,
     folder: Path | None = None,
 ) -> bool:
-    """`driver.lower`, or what that gave for the same module, options and compiler before; whether passes ran.
+    """`net.lower_held`, or what that gave for the same module, options and compiler before; whether passes ran.
 
     Names and locations belong to a module, so that what is found is the text that the passes would give. Where other
     packages add passes to the pipeline, nothing is kept.
@@ -64,10 +64,10 @@ def lower_once(
         observer: called after each stage that runs.
         folder: where programs are kept; by default where cubins are.
 
-    Raises what `driver.lower` raises.
+    Raises what `net.lower_held` raises.
     """
     set_target(module, target)
-    run = partial(lower, module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
+    run = partial(lower_held, module, ctx, to_level, schedule=schedule, stream=stream, observer=observer)
     identity = compiler_identity()
     if identity is None or not is_kept() or level_of(module) is Level.KERNEL:
         run()
@@ -98,34 +98,9 @@ def lower_by_loops(
     schedule: str | None = None,
     tuned: Tuned | None = None,
 ) -> ModuleOp:
-    """Lower a module to kernel level by `lower_once`. Returns what it was at loop level; raises what that raises.
-
-    `tuned` has decisions of fusion, and schedules for kernels that have none; see `lower_all_tuned`.
-    """
+    """Lower a module to kernel level by `lower_once`, with the net. Returns and raises as `net.lower_in_steps`."""
     set_target(module, target)
-    return lower_all_tuned(
-        module,
-        tuned,
-        partial(lower_once, module, ctx, Level.LOOP),
-        partial(lower_once, module, ctx, Level.KERNEL, schedule=schedule),
-    )
-
-
-def lower_all_tuned(
-    module: ModuleOp, tuned: Tuned | None, to_loops: Callable[[], object], to_kernels: Callable[[], object]
-) -> ModuleOp:
-    """Lower a module for a target in two steps, with what a file has for it. Returns what it was at loop level.
-
-    Raises what the steps raise; see `lower_fused` and `lower_tuned`.
-    """
-
-    def step() -> ModuleOp:
-        to_loops()
-        loops = module.clone()
-        to_kernels() if tuned is None else lower_tuned(module, tuned, to_kernels)
-        return loops
-
-    return lower_fused(module, tuned, step)
+    return lower_in_steps(module, tuned, partial(lower_once, module, ctx), schedule=schedule)
 
 
 def compiler_identity() -> str | None:

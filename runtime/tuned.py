@@ -24,14 +24,14 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
 from deplodock.analysis.shape.kernel_identity import kernel_key
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.errors import InvalidInputError
-from deplodock.passes.driver import Level, level_of, lower, new_context
+from deplodock.passes.driver import Level, level_of
 from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS, program_key
 from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.passes.tile.rule import read_schedule
+from deplodock.runtime.falls import Fall, FallKind, raised, reason_of, report
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 from deplodock.version import __version__
 
@@ -39,8 +39,6 @@ ORIGIN = "deplodock.tuned"
 """The attribute of a function whose schedule, or decisions of fusion, come from a file: which file, and which line."""
 
 T = TypeVar("T")
-
-_SCHEDULE = "the schedule is left out, as it is"
 
 _LOG = logging.getLogger("deplodock")
 
@@ -200,16 +198,15 @@ def lower_fused(module: ModuleOp, tuned: Tuned | None, step: Callable[[], T]) ->
         {program_key(key): _attributes(own.decisions, tuned.origin(key)) for key, own in tuned.fusions.items()}
     )
     try:
-        return step()
-    except DiagnosticException as error:
-        taken = [_origin(op) for op in module.ops if DECISIONS in op.attributes and _origin(op)]
-        if not taken:
-            raise
-        reason = _first_line(error)
+        with raised():
+            return step()
+    except Exception as error:
+        taken = [origin_of(op) for op in module.ops if DECISIONS in op.attributes and origin_of(op)]
+        reason = reason_of(error)
     become(module, before)
     found = step()
     for place in taken:
-        _leave_out(place, "the decisions of fusion are left out, as they are", reason)
+        _LOG.warning("%s: the decisions of fusion are left out, as they are refused: %s", place, reason)
     return found
 
 
@@ -225,70 +222,27 @@ def become(module: ModuleOp, other: ModuleOp) -> None:
     module.add_region(other.detach_region(0))
 
 
-def lower_tuned(module: ModuleOp, tuned: Tuned, step: Callable[[], T]) -> T:
-    """Write the schedules of a file on the kernels of a module at loop level that have none, and lower it.
-
-    Args:
-        module: the program; `step` changes it.
-        tuned: the file.
-        step: lowers the module; what it gives is given back. It is called again without the lines that are refused.
-
-    Raises what `step` raises for another reason than such a line.
-    """
-    written = [function for function in kernels(module) if _write(function, tuned)]
-    if not written:
-        return step()
-    before = module.clone()
-    try:
-        return step()
-    except DiagnosticException:
-        refused = [(function, reason) for function in kernels(before) if (reason := _refusal(function, before))]
-        if not refused:
-            raise
-    for function, reason in refused:
-        _leave_out(_origin(function), _SCHEDULE, reason)
-        del function.attributes[SCHEDULE], function.attributes[ORIGIN]
-    become(module, before)
-    return step()
+def take_schedules(module: ModuleOp, tuned: Tuned) -> None:
+    """Write the schedules of a file on the kernels of a module at loop level that have none."""
+    for function in kernels(module):
+        _write(function, tuned)
 
 
-def _write(function: func.FuncOp, tuned: Tuned) -> bool:
-    """Write the schedule of a file on a kernel; whether it has one."""
+def _write(function: func.FuncOp, tuned: Tuned) -> None:
+    """Write the schedule of a file on a kernel, if it has one."""
     if launches(function) or SCHEDULE in function.attributes:
-        return False
+        return
     if (own := tuned.entries.get(key := kernel_key(function))) is None:
-        return False
+        return
     try:
         write_schedule(function, read_schedule(own.schedule))
     except DiagnosticException as error:
-        _leave_out(tuned.origin(key), _SCHEDULE, str(error))
-        return False
-    function.attributes[ORIGIN] = StringAttr(tuned.origin(key))
-    return True
+        report([Fall(FallKind.UNTUNED, function.sym_name.data, (tuned.origin(key),), reason_of(error))])
+    else:
+        function.attributes[ORIGIN] = StringAttr(tuned.origin(key))
 
 
-def _refusal(function: func.FuncOp, module: ModuleOp) -> str:
-    """Why a kernel of a module does not take the schedule that a file gives it; empty if it does, or has none."""
-    if not _origin(function):
-        return ""
-    alone = ModuleOp([function.clone()], {TARGET: module.attributes[TARGET]})
-    try:
-        lower(alone, new_context(), Level.KERNEL)
-    except DiagnosticException as error:
-        return _first_line(error)
-    return ""
-
-
-def _origin(function: Operation) -> str:
+def origin_of(function: Operation) -> str:
     """Where what was tuned of a function stands in a file; empty where it comes from none."""
     found = function.attributes.get(ORIGIN)
     return found.data if isinstance(found, StringAttr) else ""
-
-
-def _leave_out(place: str, what: str, reason: str) -> None:
-    _LOG.warning("%s: %s refused: %s", place, what, reason)
-
-
-def _first_line(error: DiagnosticException) -> str:
-    """The first line of an error, or what kind it is."""
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -13,7 +13,7 @@ import deplodock
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.passes.driver import Level, new_context
 from deplodock.pytorch.function import CompiledFunction
-from deplodock.runtime import lowering, workers
+from deplodock.runtime import lowering, net, workers
 from deplodock.runtime.lowering import lower_once
 from deplodock.runtime.workers import Request, Workers, lower_all
 
@@ -43,13 +43,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def here(monkeypatch: pytest.MonkeyPatch) -> list[ModuleOp]:
     """The modules that passes lower in this process."""
     found: list[ModuleOp] = []
-    lower: Callable[..., None] = lowering.lower
+    lower: Callable[..., None] = net.lower
 
     def note(module: ModuleOp, *args: object, **kwargs: object) -> None:
         found.append(module)
         lower(module, *args, **kwargs)
 
-    monkeypatch.setattr(lowering, "lower", note)
+    monkeypatch.setattr(net, "lower", note)
     return found
 
 

@@ -12,10 +12,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import InvalidInputError
-from deplodock.passes.driver import Level, lower, new_context, set_target
+from deplodock.passes.driver import Level, StageRun, lower, new_context, set_target
 from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS
 from deplodock.passes.tile.rule import read_schedule
-from deplodock.runtime.lowering import lower_all_tuned
+from deplodock.runtime.net import lower_held, lower_in_steps
 from deplodock.runtime.planned import planned_program
 from deplodock.runtime.tuned import (
     ORIGIN,
@@ -24,8 +24,8 @@ from deplodock.runtime.tuned import (
     Tuned,
     TunedEntry,
     lower_fused,
-    lower_tuned,
     read_tuned,
+    take_schedules,
     write_tuned,
 )
 from deplodock.schedule.steps import ATTRIBUTE
@@ -74,16 +74,15 @@ def task() -> Task:
 
 def lowered(module: ModuleOp, tuned: Tuned) -> tuple[str, str]:
     """The schedule of the kernel at tile level, and where it comes from; kernel level is reached, too."""
-    states: list[str] = []
+    states: dict[str, str] = {}
 
-    def step() -> None:
-        lower(module, new_context(), Level.TILE)
-        attributes = next(op.attributes for op in module.ops if ATTRIBUTE in op.attributes)
-        states[:] = [str(attributes.get(name, "")).strip('"') for name in (ATTRIBUTE, ORIGIN)]
-        lower(module, new_context(), Level.KERNEL)
+    def observe(run: StageRun, now: ModuleOp) -> None:
+        attributes = next((op.attributes for op in now.ops if ATTRIBUTE in op.attributes), None)
+        if run.level is Level.TILE and attributes is not None:
+            states.update({name: str(attributes.get(name, "")).strip('"') for name in (ATTRIBUTE, ORIGIN)})
 
-    lower_tuned(module, tuned, step)
-    return states[0], states[1]
+    lower_in_steps(module, tuned, partial(lower_held, module, new_context(), observer=observe))
+    return states[ATTRIBUTE], states[ORIGIN]
 
 
 def tuned(path: Path, *entries: AnyEntry) -> Tuned:
@@ -137,7 +136,8 @@ def test_options_that_a_line_leaves_out_are_those_that_were_measured(task: Task,
     entry = replace(ENTRY, kernel=task.key, schedule="tileify,cooperative-reduce,blockify-launch")
     given = tuned(tmp_path / "tuned.jsonl", entry)
     module, context = sums(), new_context()
-    lower_tuned(module, given, lambda: lower(module, context, Level.KERNEL))
+    take_schedules(module, given)
+    lower(module, context, Level.KERNEL)
     assert planned_program(module).text == lower_schedule(task, entry.schedule).cuda
 
 
@@ -200,10 +200,7 @@ def test_a_program_takes_its_decisions_and_says_where_they_come_from(
     (decision,) = fused()[1].added
     file = tuned(path := tmp_path / "t.jsonl", line_of(fused()[1], decision))
     module, _ = fused(FUSED.replace("%x", "%mine").replace("@main", "@other"))
-    loops = lower_all_tuned(
-        module, file,
-        lambda: lower(module, new_context(), Level.LOOP), lambda: lower(module, new_context(), Level.KERNEL),
-    )  # fmt: skip
+    loops = lower_in_steps(module, file, partial(lower_held, module, new_context()))
     assert len(tasks(loops)) == 2
     for now in (loops, module):
         host = next(op for op in now.ops if ORIGIN in op.attributes)

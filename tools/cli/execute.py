@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -12,7 +13,7 @@ from deplodock.analysis.machine.targets import target_of
 from deplodock.dialects import kernel
 from deplodock.interpreters.simulate import Counters, Finding, simulate
 from deplodock.interpreters.values import Array
-from deplodock.passes.driver import LEVELS, Level, level_of
+from deplodock.passes.driver import Level, level_of
 from deplodock.runtime.device import Executable
 from deplodock.runtime.sampled import KernelRun, SampledRun, launches_of, sample_functions, sample_whole
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
@@ -25,14 +26,14 @@ from deplodock.tools.progress import working
 class LoweredProgram:
     """A program at kernel level, the text of it at the level that was asked for, and what its kernels were made from.
 
-    `loops` is the program at loop level, None for one that was given below; `launches` has how many launches each of
-    its functions became.
+    `loops` is the program at loop level, None for one that was given below; `launches` finds out how many launches each
+    of its functions became.
     """
 
     module: ModuleOp
     text: str | None
     loops: ModuleOp | None
-    launches: Mapping[str, int]
+    launches: Callable[[], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,23 @@ class Execution:
 
 def lower_program(session: Session, module: ModuleOp, ir: Level | None) -> LoweredProgram:
     """Lower to kernel level, and keep the text at the level to print on the way."""
-    text, loops, launches = None, None, dict[str, int]()
-    for level in LEVELS[LEVELS.index(level_of(module)) : LEVELS.index(Level.CUDA)]:
-        session.lower(module, level)
-        if level is ir:
-            text = session.text(module, level)
-        if level is Level.LOOP:
-            loops = module.clone()
-        elif level is Level.TILE:
-            launches = launches_of(module)
+    if ir is Level.TENSOR:
+        session.lower(module, ir)
+    text = session.text(module, ir) if ir is not None and ir is level_of(module) else None
+    loops = session.lower(module, Level.KERNEL)
+
+    @cache
+    def tiles() -> ModuleOp:
+        assert loops is not None
+        session.lower(lowered := loops.clone(), Level.TILE)
+        return lowered
+
     if ir is not None and text is None:
-        text = session.text(module, ir)
-    return LoweredProgram(module, text, loops, launches)
+        state = module
+        if loops is not None and ir in (Level.LOOP, Level.TILE):
+            state = loops if ir is Level.LOOP else tiles()
+        text = session.text(state, ir)
+    return LoweredProgram(module, text, loops, lambda: launches_of(tiles()))
 
 
 def run_on_gpu(session: Session, module: ModuleOp, task: RunTask, executable: Executable) -> Execution:
@@ -96,7 +102,7 @@ def simulate_program(session: Session, lowered: LoweredProgram, task: RunTask) -
 def _sample(lowered: LoweredProgram, task: RunTask, seed: int) -> SampledRun:
     if lowered.loops is not None:
         return sample_functions(
-            lowered.module, lowered.loops, lowered.launches, task.inputs, task.reduction_extent, seed
+            lowered.module, lowered.loops, lowered.launches(), task.inputs, task.reduction_extent, seed
         )
     return sample_whole(lowered.module, task.inputs, None if task.reference is None else task.verdict, seed)
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -24,13 +25,14 @@ from deplodock.dialects import kernel
 from deplodock.dialects.precision import check_precision
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import InvalidInputError
-from deplodock.passes.driver import Level, StageRun, level_of, lower, new_context, set_target, stages
+from deplodock.passes.driver import Level, StageRun, level_of, new_context, set_target, stages
 from deplodock.passes.trace import Trace
 from deplodock.runtime.cubins import cubins
 from deplodock.runtime.dump import Dump
 from deplodock.runtime.lowering import lower_once
+from deplodock.runtime.net import lower_held, lower_in_steps
 from deplodock.runtime.nvcc import find_nvcc
-from deplodock.runtime.tuned import lower_fused, lower_tuned, read_tuned
+from deplodock.runtime.tuned import lower_fused, read_tuned
 from deplodock.tools.cli.model_store import ModelStore, amounts_of
 from deplodock.tools.cli.options import Options
 from deplodock.tools.clock import Clock
@@ -167,23 +169,20 @@ class Session:
                 raise InvalidInputError(f"{option} is for programs above tile level; {name} is at {level} level")
         return module
 
-    def lower(self, module: ModuleOp, level: Level) -> None:
+    def lower(self, module: ModuleOp, level: Level) -> ModuleOp | None:
         """Run the stages to a level, with a trace at `-vv`, or read what they gave before. Raises as `driver.lower`.
 
         If there is a file `tuned`, functions take decisions of fusion from it, and where loops are bound to the GPU,
-        kernels take its schedules.
+        kernels take its schedules. Below loop level there is the net of `net.lower_in_steps`, and what it returns is
+        returned, if the module was above tile level.
         """
         tuned = None if level is Level.TORCH else self._tuned
-        lower_fused(module, tuned, lambda: self._lower_kernels(module, level))
+        if level in _SCHEDULED and level_of(module) not in _SCHEDULED:
+            return lower_in_steps(module, tuned, partial(self._lower, module), level, self.options.schedule)
+        lower_fused(module, tuned, lambda: self._lower(module, level))
+        return None
 
-    def _lower_kernels(self, module: ModuleOp, level: Level) -> None:
-        if self._tuned is None or level_of(module) in _SCHEDULED or level not in _SCHEDULED:
-            self._lower(module, level)
-            return
-        self._lower(module, Level.LOOP)
-        lower_tuned(module, self._tuned, lambda: self._lower(module, level))
-
-    def _lower(self, module: ModuleOp, level: Level) -> None:
+    def _lower(self, module: ModuleOp, level: Level, schedule: str | None = None) -> None:
         trace = Trace(module, self.writer.trace_line) if self.options.verbosity > 1 else None
         todo = stages(level_of(module), level) if self._is_long else []
         bar = iter(tracked(todo, len(todo), "compiling"))
@@ -197,10 +196,10 @@ class Session:
             if self._dump is not None:
                 self._dump.module(run.stage.label.replace(":", ""), self.text(changed, Level.KERNEL))
 
-        step = lower_once if trace is None and self._dump is None else lower
+        step = lower_once if trace is None and self._dump is None else lower_held
         start, options = time.perf_counter(), self.options
         with contextlib.nullcontext() if self._is_long else working("compiling"):
-            ran = step(module, self.ctx, level, schedule=options.schedule, stream=options.stream, observer=observe)
+            ran = step(module, self.ctx, level, schedule=schedule, stream=options.stream, observer=observe)
         if ran is False:
             self.clock.add("reading lowered programs", time.perf_counter() - start)
         else:
