@@ -15,6 +15,8 @@ from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 from xdsl.dialects.builtin import ModuleOp
 
+from deplodock.analysis.shape.roundings import FP32_ULP, FP64_ULP, Roundings
+from deplodock.dialects.torch.aten import PRODUCTS
 from deplodock.frontend.importer import is_whole, memory_of
 from deplodock.frontend.precision import pytorch_at
 from deplodock.frontend.retrace import call_key
@@ -149,38 +151,37 @@ class CapturedProgram(CapturedGraph):
         given = self.inputs if inputs is None else inputs
         return self._run(_Double, [_doubled(value) for value in given])
 
-    def sensitivity(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
-        """How far random relative errors of size 1 in each input and result move the outputs, to first order.
+    def sensitivity(self, rounded: Roundings, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
+        """How far roundings in each input and result may move the outputs, to first order: `Roundings.noise` of each.
 
-        That is the root mean square of the changes of the float64 outputs by small errors, divided by the size of these
-        (Monte Carlo arithmetic: D. S. Parker, UCLA report CSD-970002, 1997). Where a change is not proportional to that
-        size, because a condition flips, it counts as 0, as for integers and booleans. Values of a coarser type than the
-        output's have errors larger by the ratio of the types' ulps: those are drawn once more, on their own.
+        That is the root mean square of the changes of the float64 outputs by random errors that are small, and as large
+        to each other as those of the roundings, for which it is scaled up (Monte Carlo arithmetic: D. S. Parker, UCLA
+        report CSD-970002, 1997). Where a change is not proportional to the size of the errors, because a condition
+        flips, it counts as 0, as for integers and booleans. Errors of values of float64 are drawn on their own beside
+        coarser ones, which are too large for them to show.
 
         The larger one counts of that of the program as written and of that of what is computed for it, which tells the
         targets of a loss, where any error decides otherwise, from what it computes with.
         """
         doubled = [_doubled(value) for value in (self.inputs if inputs is None else inputs)]
-        written = self._sensitivity(self._run, doubled)
+        written = self._sensitivity(self._run, doubled, rounded)
         if self.as_written().graph is self.graph:
             return written
-        computed = self._sensitivity(lambda interpreter, given: self.run(interpreter(self.graph), given), doubled)
+        runs: _Run = lambda interpreter, given: self.run(interpreter(self.graph), given)  # noqa: E731
+        computed = self._sensitivity(runs, doubled, rounded)
         return [torch.maximum(one, other) for one, other in zip(written, computed, strict=True)]
 
-    def _sensitivity(self, run: _Run, doubled: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _sensitivity(self, run: _Run, doubled: Sequence[torch.Tensor], rounded: Roundings) -> list[torch.Tensor]:
         """The sensitivity of a run of the program in float64, on its inputs in that type."""
         exact = run(_Double, doubled)
-        ulp = _ulp(self.as_written().graph)
-        ratios = [ulp / _ulp_of(value, ulp) for value in results_of(self.graph)]
-        factors: dict[float | None, list[float]] = {None: [1.0 for _ in exact]}
-        if max(ratios, default=1.0) > 1:
-            factors[ulp] = [ratio if ratio > 1 else 0.0 for ratio in ratios]
         squares = [torch.zeros_like(value, dtype=torch.float64) for value in exact]
-        for weight, seed in product(factors, range(_DRAWS)):
-            moved = [run(partial(_Disturbed, size=size, seed=seed, ulp=weight), doubled) for size in _SIZES]
+        for ulps, seed in product(_groups(self.as_written().graph), range(_DRAWS)):
+            largest = rounded.noise(ulps[-1], is_rounded=True, is_factor=True)
+            drawn = [partial(_Disturbed, size=size / largest, seed=seed, rounded=rounded, ulps=ulps) for size in _SIZES]
+            moved = [run(interpreter, doubled) for interpreter in drawn]
             slopes = [_slope(value, *values) for value, *values in zip(exact, *moved, strict=True)]
-            errors = [slope * factor for slope, factor in zip(slopes, factors[weight], strict=True)]
-            squares = [total + error * error / _DRAWS for total, error in zip(squares, errors, strict=True)]
+            errors = [(slope * largest).square() / _DRAWS for slope in slopes]
+            squares = [total + error for total, error in zip(squares, errors, strict=True)]
         return [total.sqrt() for total in squares]
 
     def on(self, device: str) -> CapturedProgram:
@@ -272,16 +273,19 @@ def _widened(value: Any) -> Any:
 
 
 class _Disturbed(_Double):
-    """Runs a captured graph in float64 with random relative errors in each input and result.
+    """Runs a captured graph in float64 with random errors in each input and result, `size` times its roundings.
 
-    They are up to `size`; with the `ulp` of the coarsest type, in values of others as much smaller as their ulp is.
+    Values have them whose types have one of the `ulps`.
     What is only compared for equality, such as a target of 1 or -1, has none: any error would decide otherwise.
     """
 
-    def __init__(self, graph: fx.GraphModule, size: float, seed: int, ulp: float | None) -> None:
+    def __init__(
+        self, graph: fx.GraphModule, size: float, seed: int, rounded: Roundings, ulps: Sequence[float]
+    ) -> None:
         super().__init__(graph)
         self._size = size
-        self._ulp = ulp
+        self._rounded = rounded
+        self._ulps = ulps
         self._generator = torch.Generator().manual_seed(seed)
 
     def run_node(self, n: fx.Node) -> Any:
@@ -290,26 +294,40 @@ class _Disturbed(_Double):
         decides = n.users and all(user.target in _EQUALITIES for user in n.users)
         if decides or (n.op != "placeholder" and not is_operation):
             return result
-        return pytree.tree_map(self._disturb, result, n.meta.get("val"))
+        return pytree.tree_map(partial(self._disturb, n), result, n.meta.get("val"))
 
-    def _disturb(self, value: Any, captured: Any) -> Any:
+    def _disturb(self, node: fx.Node, value: Any, captured: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
         noise = torch.rand(value.shape, generator=self._generator, dtype=torch.float64) * 2 - 1
-        size = self._size if self._ulp is None else self._size * _ulp_of(captured, self._ulp) / self._ulp
-        return value * (1 + size * noise.to(value.device))
+        if (ulp := _ulp_of(captured)) not in self._ulps:
+            return value
+        is_factor = _is_factor(node)
+        size = self._rounded.noise(ulp, is_rounded=node.op != "placeholder", is_factor=is_factor and ulp == FP32_ULP)
+        return value * (1 + self._size * size * noise.to(value.device))
 
 
-def _ulp(graph: fx.GraphModule) -> float:
-    """The ulp of 1 in the coarsest type of a graph's values."""
+def _is_factor(node: fx.Node) -> bool:
+    """Whether products of matrices are computed of a value, or of a view of it."""
+    for user in node.users:
+        if isinstance(user.target, torch._ops.OpOverload):
+            name = str(user.target).removeprefix("aten.").removesuffix(".default")
+            if name in PRODUCTS or (_is_view(user.target) and _is_factor(user)):
+                return True
+    return False
+
+
+def _groups(graph: fx.GraphModule) -> list[list[float]]:
+    """The ulps of 1 in the types of a graph's values, the coarsest one last, that of float64 apart."""
     values = [leaf for node in graph.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
-    return max((_ulp_of(value, 0.0) for value in values), default=0.0) or torch.finfo(torch.float64).eps
+    ulps = sorted({_ulp_of(value) for value in values} - {0.0})
+    return [group for group in ([u for u in ulps if u > FP64_ULP], [u for u in ulps if u <= FP64_ULP]) if group]
 
 
-def _ulp_of(value: Any, default: float) -> float:
-    """The ulp of 1 in the type of a captured value; the default if it is no tensor of floats."""
+def _ulp_of(value: Any) -> float:
+    """The ulp of 1 in the type of a captured value; 0 if it is no tensor of floats."""
     is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return torch.finfo(value.dtype).eps if is_float else default
+    return torch.finfo(value.dtype).eps if is_float else 0.0
 
 
 def _is_view(target: torch._ops.OpOverload) -> bool:

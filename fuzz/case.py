@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from deplodock.analysis.machine.targets import nvcc_arch, target, target_of
 from deplodock.analysis.shape.nest import kernels
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.dialects.engines import Engine
@@ -40,12 +40,16 @@ from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.options import Kind
 from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
-from deplodock.runtime.compare import ROUNDOFFS, compare
+from deplodock.runtime.compare import compare, equal
 from deplodock.runtime.device import Executable, device_target, missing
+from deplodock.runtime.exact import exact_inputs, exact_results
 from deplodock.runtime.host.harness import HostFault, build
 from deplodock.runtime.nvcc import compile_cubin
 from deplodock.runtime.simulated import MOST_LANE_STEPS, lane_steps
 from deplodock.schedule.steps import Schedule
+
+EXACT_STEP_LIMIT = 20_000_000
+"""The lane steps of the kernels that are simulated once more, on inputs on which they are exact."""
 
 STEP_LIMIT = 200_000_000
 """The lane steps of the kernels that are simulated, of a minute at most; larger ones say nothing."""
@@ -130,10 +134,10 @@ class Checker:
         self.before = ""
         self._doing = self._done = "capture"
         self.module = ModuleOp([])
+        self._tensors = ModuleOp([])
         self.kinds: set[Kind] = set()
         self._every_pass = every_pass
-        self._extent = 1
-        self._precision = "highest"
+        self.rounded = Roundings()
         self.results = Results([], [], [])
         self._captured: CapturedProgram | None = None
 
@@ -159,8 +163,7 @@ class Checker:
         self.module = captured.module
         set_precision(self.module, self.case.precision)
         self.results = _results(captured)
-        self._precision = coarsest_precision(self.module)
-        if self._precision != "highest":
+        if coarsest_precision(self.module) != "highest":
             self.facts.reached.add("precision")
         self._note_program()
         self._doing = "decompose"
@@ -168,7 +171,8 @@ class Checker:
         self._did("decompose")
         if any(isinstance(op, ScanOp) for op in self.module.walk()):
             self.facts.reached.add("scans")
-        self._extent = longest_reduction(self.module)
+        self.rounded = roundings(self.module)
+        self._tensors = self.module.clone()
         self._compare(self._evaluate())
         if self.case.fusion is not None:
             override(self.module, draw_overrides(random.Random(self.case.fusion), self.module, CONTEXT))
@@ -218,6 +222,19 @@ class Checker:
             finding = simulation.findings[0]
             raise Failure(FaultKind.FINDING, "in simulation", str(finding), finding.kind)
         self._compare(simulation.outputs)
+        self._check_exact(steps)
+
+    def _check_exact(self, steps: int) -> None:
+        """Simulate on inputs on which the program is exact, if it is on any; its results must be equal there."""
+        inputs = exact_inputs(self.results.inputs, self.case.seed)
+        if steps > EXACT_STEP_LIMIT or isinstance(wanted := exact_results(self._tensors, inputs), str):
+            return
+        self.facts.reached.add("exact")
+        outputs = simulate(self.module, inputs, counts=False, order=self.case.seed).outputs
+        for position, (got, right) in enumerate(zip(outputs, wanted, strict=True)):
+            if not (verdict := equal(got, right)).passed:
+                message = f"output {position} on integers: {verdict}"
+                raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"integers after {self._done}")
 
     def _print(self) -> None:
         self._doing = "cuda"
@@ -253,8 +270,7 @@ class Checker:
             if np.asarray(got).dtype != own.dtype:
                 message = f"output {position} is {np.asarray(got).dtype}, not {own.dtype}"
                 raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"dtype after {self._done}")
-            extent, moved = self._extent, lambda at=position: self._sensitivity[at]
-            verdict = compare(np.asarray(got), wanted, own, extent, moved, roundoff=ROUNDOFFS[self._precision])
+            verdict = compare(np.asarray(got), wanted, own, self.rounded, lambda at=position: self._sensitivity[at])
             if not verdict.passed:
                 message = f"output {position}: {verdict}"
                 raise Failure(FaultKind.WRONG, f"after {self._done}", message, f"value after {self._done}")
@@ -262,7 +278,7 @@ class Checker:
     @cached_property
     def _sensitivity(self) -> list[Array]:
         assert self._captured is not None
-        return [to_array(value) for value in self._captured.sensitivity()]
+        return [to_array(value) for value in self._captured.sensitivity(self.rounded)]
 
     def _note_program(self) -> None:
         for op in self.module.walk():

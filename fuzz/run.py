@@ -40,6 +40,7 @@ REACHES = {
     "roles": "roles",
     "scanned": "scans",
     "high or medium": "precision",
+    "exact on integers": "exact",
     "run on the host": "host",
 }
 """What a case may reach, and the stage that says so, or what the kernels hold."""

@@ -8,34 +8,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.interpreters.values import Array, epsilon, is_float
 
-_SPREAD = 16.0
-"""How much larger than the mean error a single element's may be."""
+SPREAD = 8.0
+"""How much larger than the mean error of its like a single element's may be."""
+
+FEWEST = 16
+"""The elements that a mean size is taken of: fewer may all be small by chance."""
 
 _EAGER = 4.0
 """How much larger than PyTorch's own error ours may be."""
-
-_ROUNDINGS = 8.0
-"""Roundings, in units of half an ulp, that every program may make besides those of its sums."""
-
-ROUNDOFFS = {"highest": 0.0, "high": 0.0, "medium": 2.0**-11}
-"""The unit roundoff of factors of products, by their precision: that of TF32, which has 11 bits; 0 where it is the
-type's own."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Whether an output is right, and by how much.
 
-    `error` is ||got - reference|| / ||reference|| and `bar` the most it may be; `worst` is the largest difference of an
-    element in units of the root mean square of the reference, of which 16 bars are allowed. Of integers and booleans
-    `error` is the share of wrong elements and the bars are 0. `reason` is empty if the output is right.
+    `error` is ||got - reference|| / ||reference|| and `bar` the most it may be. `worst` is the difference of the
+    element that is nearest to its bar or furthest beyond, and `worst_bar` that bar, both in units of what the element
+    weighs. Of integers and booleans `error` is the share of wrong elements, `worst` the largest difference, and the
+    bars are 0.
+    `reason` is empty if the output is right.
     """
 
     error: float
     bar: float
     worst: float
+    worst_bar: float
     reason: str
 
     @property
@@ -43,9 +43,14 @@ class Verdict:
         """Whether the output is right."""
         return not self.reason
 
+    @property
+    def share(self) -> float:
+        """The share of its bars that the error takes; 0 where nothing may differ and nothing does."""
+        pairs = ((self.error, self.bar), (self.worst, self.worst_bar))
+        return max(_ratio(error, bar) for error, bar in pairs)
+
     def __str__(self) -> str:
-        worst_bar = _SPREAD * self.bar
-        text = f"error {self.error:.2e} (bar {self.bar:.2e}), worst element {self.worst:.2e} (bar {worst_bar:.2e})"
+        text = f"error {self.error:.2e} (bar {self.bar:.2e}), worst element {self.worst:.2e} (bar {self.worst_bar:.2e})"
         return text if self.passed else f"{self.reason}; {text}"
 
 
@@ -53,18 +58,16 @@ def compare(
     got: Array,
     reference: Array,
     eager: Array | None,
-    reduction_extent: int,
+    rounded: Roundings,
     sensitivity: Callable[[], Array] | None = None,
     where: Array | None = None,
-    *,
-    roundoff: float = 0.0,
 ) -> Verdict:
     """Compare an output with the same program in float64.
 
-    With u = half an ulp of the output's type (in float64, in which the reference is rounded, too, one ulp), or
-    `roundoff` if that is larger, K = `reduction_extent` and s = `sensitivity`, the output is right if
-    ||got - reference|| is at most u * (8 + sqrt K) * max(||reference||, ||s||) or 4 times that of eager, and each
-    element is within 16 times that bar of it, in units of the reference's root mean square. NaN and infinities must be
+    With b = `rounded.bar` of the output's type and s = `sensitivity`, the output is right if ||got - reference|| is at
+    most b * ||reference||, or 4 times that of eager, or ||s||; and if each element is within 8 times what that bar says
+    of its like: b times what it weighs, 4 times the mean error of eager there, or its own s. An element weighs its
+    size, or the mean size of those in its row, its column, and so on, if that is larger. NaN and infinities must be
     where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and booleans
     must be equal.
 
@@ -72,28 +75,45 @@ def compare(
         got: the output.
         reference: the output of the same program in float64 (integers and booleans: in their own type).
         eager: what another, trusted run in the output's type gives; None if there is none.
-        reduction_extent: the longest chain of additions on the way to the output, as `longest_reduction` counts them.
-        sensitivity: how far relative errors of size 1 in each input and result would move the output; called where
-            the output would be wrong without, None if that is not known.
+        rounded: what rounds on the way to the output.
+        sensitivity: how far roundings in each input and result may move the output, see `CapturedProgram.sensitivity`;
+            called where the output would be wrong without, None if that is not known.
         where: which elements count, and make up the norms; None: all.
-        roundoff: the unit roundoff of the coarsest values on the way to the output, as of `ROUNDOFFS`.
     """
     if got.shape != reference.shape:
         return _wrong(f"the shape is {list(got.shape)}, not {list(reference.shape)}")
     counts = np.ones(got.size, np.bool_) if where is None else where.reshape(-1)
     if not is_float(got.dtype):
-        return _exact(got, reference, counts)
+        return equal(got, reference, where)
     with np.errstate(all="ignore"):
         expected = [reference.astype(got.dtype), *([] if eager is None else [eager])]
         if all(_other_specials(got, other, counts).any() for other in expected):
             position = np.flatnonzero(_other_specials(got, expected[0], counts))[0]
             return _wrong(_difference(got, expected[0], int(position)))
         finite = np.isfinite(got) & np.isfinite(reference) & counts.reshape(got.shape)
-        bar = allowed_error(epsilon(got.dtype), got.dtype == np.float64, reduction_extent, roundoff)
+        bar = rounded.bar(epsilon(got.dtype))
         verdict = _within(got, reference, eager, bar, None, finite)
         if verdict.passed or sensitivity is None:
             return verdict
         return _within(got, reference, eager, bar, sensitivity(), finite)
+
+
+def equal(got: Array, wanted: Array, where: Array | None = None) -> Verdict:
+    """Compare an output with what it must be, number for number; NaN counts as equal to NaN.
+
+    `where` says which elements count; None: all.
+    """
+    counts = np.ones(got.size, np.bool_) if where is None else where.reshape(-1)
+    differs = got != wanted
+    if is_float(got.dtype):
+        differs &= ~(np.isnan(got) & np.isnan(wanted))
+    wrong = differs.reshape(-1) & counts
+    if not wrong.any():
+        return Verdict(0.0, 0.0, 0.0, 0.0, "")
+    with np.errstate(all="ignore"):
+        difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64)).reshape(-1)[wrong]
+    largest = float(np.nan_to_num(difference, nan=math.inf).max())
+    return Verdict(float(wrong.sum() / counts.sum()), 0.0, largest, 0.0, _difference(got, wanted, int(wrong.argmax())))
 
 
 def _within(
@@ -104,44 +124,46 @@ def _within(
     sensitivity: Array | None,
     finite: Array,
 ) -> Verdict:
-    truth = reference[finite].astype(np.float64)
-    differences = np.abs(got[finite] - truth)
-    size, root = _norm(truth), math.sqrt(max(1, truth.size))
-    moved = 0.0 if sensitivity is None else _norm(sensitivity[finite])
-    allowed = bar * max(size, moved)
+    """The verdict on the finite elements."""
+    truth = np.where(finite, reference, 0.0).astype(np.float64)
+    differences = np.abs(np.where(finite, got, 0.0).astype(np.float64) - truth)
+    weight = np.maximum(np.abs(truth), _like(truth, finite))
+    size, distance, allowed, each = _norm(truth), _norm(differences), bar * _norm(truth), bar * weight
     if eager is not None and np.isfinite(eager[finite]).all():
-        allowed = max(allowed, _EAGER * _norm(eager[finite] - truth))
-    distance, largest = _norm(differences), float(differences.max(initial=0.0))
-    passed = distance <= allowed and largest <= allowed_worst(allowed, truth.size)
-    position = 0 if passed else int(np.flatnonzero(finite)[differences.argmax()])
+        own = _EAGER * np.abs(np.where(finite, eager, 0.0).astype(np.float64) - truth)
+        allowed, each = max(allowed, _norm(own)), np.maximum(each, _like(own, finite))
+    if sensitivity is not None:
+        moved = np.where(finite, sensitivity, 0.0)
+        allowed, each = max(allowed, _norm(moved)), np.maximum(each, moved)
+    each = SPREAD * each
+    beyond = _ratios(differences, each)
+    position = int(beyond.argmax()) if beyond.size else 0
+    passed = distance <= allowed and bool((differences <= each).all())
     reason = "" if passed else _difference(got, reference, position)
-    return Verdict(_ratio(distance, size), _ratio(allowed, size), _ratio(largest, size / root), reason)
+    worst, most = (
+        _ratio(float(values.flat[position]), float(weight.flat[position])) if beyond.size else 0.0
+        for values in (differences, each)
+    )
+    return Verdict(_ratio(distance, size), _ratio(allowed, size), worst, most, reason)
 
 
-def allowed_error(ulp: float, is_reference: bool, reduction_extent: int, roundoff: float = 0.0) -> float:
-    """What the norm of the differences may be, for one of 1 of the reference.
+def _like(values: Array, counts: Array) -> Array:
+    """The mean size of the elements in an element's row, column and so on: products of means along each dimension.
 
-    Args:
-        ulp: the distance from 1 to the next number of the output's type.
-        is_reference: whether that type is the reference's, float64, which makes roundings then, too.
-        reduction_extent: see `compare`.
-        roundoff: see `compare`.
+    It is that of the values where those are products of a number for each row and one for each column. Means are roots
+    of mean squares, of the elements that count; a row of less than 16 says nothing of its own.
     """
-    return max(ulp / (1 if is_reference else 2), roundoff) * (_ROUNDINGS + math.sqrt(reduction_extent))
-
-
-def allowed_worst(allowed: float, elements: int) -> float:
-    """What the largest difference of so many elements may be where their norm may be `allowed`."""
-    return _SPREAD * allowed / math.sqrt(max(1, elements))
-
-
-def _exact(got: Array, reference: Array, counts: Array) -> Verdict:
-    wrong = (got != reference).reshape(-1) & counts
-    if not wrong.any():
-        return Verdict(0.0, 0.0, 0.0, "")
-    difference = np.abs(got.astype(np.float64) - reference.astype(np.float64)).reshape(-1)[counts]
-    reason = _difference(got, reference, int(wrong.argmax()))
-    return Verdict(float(wrong.sum() / counts.sum()), 0.0, float(difference.max()), reason)
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0 or values.ndim == 0:
+        return np.full(values.shape, largest)
+    squares = np.square(values / largest)
+    total, product = float(squares.sum()) / max(1, int(counts.sum())), np.ones(())
+    for axis in range(values.ndim):
+        others = tuple(other for other in range(values.ndim) if other != axis)
+        found = counts.sum(others, keepdims=True)
+        means = squares.sum(others, keepdims=True) / np.maximum(1, found)
+        product = product * np.where(found < FEWEST, 1.0, means / total)
+    return largest * math.sqrt(total) * np.sqrt(product)
 
 
 def _specials(values: Array) -> Array:
@@ -161,7 +183,7 @@ def _difference(got: Array, expected: Array, position: int) -> str:
 
 
 def _wrong(reason: str) -> Verdict:
-    return Verdict(math.inf, 0.0, math.inf, reason)
+    return Verdict(math.inf, 0.0, math.inf, 0.0, reason)
 
 
 def _norm(values: Array) -> float:
@@ -173,3 +195,8 @@ def _norm(values: Array) -> float:
 def _ratio(part: float, whole: float) -> float:
     """part / whole; no error at all is 0 even of nothing."""
     return part / whole if whole > 0 else (0.0 if part == 0 else math.inf)
+
+
+def _ratios(parts: Array, wholes: Array) -> Array:
+    """`_ratio` of each element."""
+    return np.where(wholes > 0, parts / np.where(wholes > 0, wholes, 1.0), np.where(parts == 0, 0.0, math.inf))

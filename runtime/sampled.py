@@ -19,8 +19,8 @@ from xdsl.dialects.func import FuncOp as LoopFunction
 from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.host.program import HostProgram, Step, host_program
 from deplodock.analysis.shape.nest import kernels, launches
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.dialects import kernel
-from deplodock.dialects.precision import coarsest_precision
 from deplodock.errors import Error
 from deplodock.interpreters.evaluate import BufferState, call
 from deplodock.interpreters.simulate import Finding
@@ -28,7 +28,7 @@ from deplodock.interpreters.simulate.memory import Buffer, Layout, Written
 from deplodock.interpreters.simulate.report import UNWRITTEN_OUTPUT, Counters
 from deplodock.interpreters.simulate.sample import SampledWrites, Sampler, TooManyCtas
 from deplodock.interpreters.values import Array
-from deplodock.runtime.compare import ROUNDOFFS, Verdict, compare
+from deplodock.runtime.compare import Verdict, compare
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT, steps_of_cta
 
 SAMPLE_STEPS = 4_000_000_000
@@ -105,7 +105,7 @@ class _Samples:
             own = [number for number in step.writes() if number in written]
             verdicts = [found for number in own if (found := verdict(number, written[number])) is not None]
             wrong = next((found for found in verdicts if not found.passed), None)
-            worst = max(verdicts, key=lambda found: found.error / found.bar if found.bar else 0.0, default=None)
+            worst = max(verdicts, key=lambda found: found.share, default=None)
             elements = sum(int(written[number].mask.sum()) for number in own)
             ran = self.sampler.ran[name]
             self.runs.setdefault(name, KernelRun(name, ran, function.num_blocks, "", wrong or worst, elements))
@@ -140,7 +140,7 @@ def launches_of(module: ModuleOp) -> dict[str, int]:
 
 
 def sample_functions(
-    module: ModuleOp, loops: ModuleOp, counts: Mapping[str, int], inputs: Sequence[Array], extent: int, seed: int
+    module: ModuleOp, loops: ModuleOp, counts: Mapping[str, int], inputs: Sequence[Array], rounded: Roundings, seed: int
 ) -> SampledRun:
     """Run a sample of a program, whose loop IR gives the inputs of each kernel and what it must write.
 
@@ -149,13 +149,13 @@ def sample_functions(
         loops: the same program at loop level; it is evaluated.
         counts: the launches that each function of `loops` became.
         inputs: the inputs of the program.
-        extent: the longest chain of additions, as `compare` takes it.
+        rounded: what rounds on the way to the results, as `compare` takes it.
         seed: what the CTAs are drawn by.
 
     Raises Error as `evaluate`, and where `module` is not what `loops` was lowered to.
     """
     start = time.perf_counter()
-    functions, precision = kernels(loops), coarsest_precision(loops)
+    functions = kernels(loops)
     high, low, samples = host_program(loops, functions), host_program(module), _Samples(module, seed)
     pairs = _Pairs(high, low, counts)
     memory: dict[int, BufferState | None] = {
@@ -170,7 +170,7 @@ def sample_functions(
         segment = pairs.segments[place]
         if any(launch.function.sym_name.data not in samples.runs for launch in segment):
             exact = call(function, before, "float64", EVALUATOR_STEP_LIMIT)
-            bar = partial(compare, reduction_extent=extent, roundoff=ROUNDOFFS[precision])
+            bar = partial(compare, rounded=rounded)
             _compare_function(samples, pairs, step, segment, before, (after, exact), bar)
         for number, role, held in zip(step.buffers, argument_roles(function), after, strict=True):
             if role is not Role.IN:

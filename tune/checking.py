@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.frontend.arrays import to_array
-from deplodock.runtime.compare import allowed_error, allowed_worst, compare
+from deplodock.runtime.compare import FEWEST, SPREAD, compare
 from deplodock.tune.drawing import derive
 from deplodock.tune.requests import Begin
 
@@ -26,28 +27,27 @@ def wrong_results(
             is_right = bool((got.view(torch.int32) == right.view(torch.int32)).all())
             reason = "" if is_right else f"it is not {own.operation} of what it is derived from"
         else:
-            reason = wrong(got, reference, request.reduction_extent, request.roundoff)
+            reason = wrong(got, reference, request.rounded)
         if reason:
             return f"output {place}: {reason}"
     return ""
 
 
-def wrong(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, roundoff: float = 0.0) -> str:
+def wrong(got: torch.Tensor, reference: torch.Tensor, rounded: Roundings) -> str:
     """What is wrong with a result; empty if it is right.
 
     Args:
         got: the result.
         reference: that of the same kernel in float64 (integers and booleans: in their own type).
-        reduction_extent: see `compare`.
-        roundoff: see `compare`.
+        rounded: see `compare`.
     """
-    if _is_within(got, reference, reduction_extent, roundoff):
+    if _is_within(got, reference, rounded):
         return ""
-    verdict = compare(to_array(got), to_array(reference), None, reduction_extent, roundoff=roundoff)
+    verdict = compare(to_array(got), to_array(reference), None, rounded)
     return "" if verdict.passed else str(verdict)
 
 
-def _is_within(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int, roundoff: float) -> bool:
+def _is_within(got: torch.Tensor, reference: torch.Tensor, rounded: Roundings) -> bool:
     """Whether a result is right, as far as that is seen without copying it from the GPU."""
     if not got.is_floating_point():
         return bool((got == reference).all())
@@ -58,10 +58,23 @@ def _is_within(got: torch.Tensor, reference: torch.Tensor, reduction_extent: int
         return False
     truth = torch.where(finite, reference, 0.0)
     differences = torch.where(finite, got.double() - reference, 0.0)
-    bar = allowed_error(torch.finfo(got.dtype).eps, got.dtype == torch.float64, reduction_extent, roundoff)
-    allowed = bar * _norm(truth)
-    worst = float(differences.abs().max()) if differences.numel() else 0.0
-    return _norm(differences) <= allowed and worst <= allowed_worst(allowed, int(finite.sum()))
+    bar = rounded.bar(torch.finfo(got.dtype).eps)
+    if _norm(differences) > bar * _norm(truth):
+        return False
+    return bool((differences.abs() <= SPREAD * bar * torch.maximum(truth.abs(), _like(truth, finite))).all())
+
+
+def _like(values: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """The mean size of the elements in an element's row, column and so on, as `compare` has it."""
+    squares = values.square()
+    total = squares.sum() / counts.sum().clamp(min=1)
+    product = torch.where(total > 0, total, 0.0)
+    for axis in range(values.dim() if values.numel() else 0):
+        others = [other for other in range(values.dim()) if other != axis]
+        sums = squares.sum(others, keepdim=True) if others else squares
+        found = counts.sum(others, keepdim=True) if others else counts.long()
+        product = product * torch.where(found < FEWEST, 1.0, sums / found.clamp(min=1) / total.clamp(min=1e-300))
+    return product.sqrt()
 
 
 def _norm(values: torch.Tensor) -> float:

@@ -7,22 +7,19 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import func
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.host.arguments import Role, argument_roles, entry_function, parameters
 from deplodock.analysis.machine.targets import nvcc_arch
 from deplodock.analysis.shape.derived import derived_buffers
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import roundings
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.precision import coarsest_precision
 from deplodock.errors import UnsupportedError
-from deplodock.interpreters.values import dtype_of, epsilon
+from deplodock.interpreters.values import dtype_of
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.runtime.compare import ROUNDOFFS
 from deplodock.runtime.cubins import compiled_text
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram, planned_program
@@ -141,16 +138,10 @@ def beginning(task: Task) -> Begin:
         order.index(number): replace(own, source=order.index(own.source))
         for number, own in derived_buffers(function).items()
     }
-    extent, roundoff, moved = longest_reduction(module), _roundoff(module), moved_bytes(module)
+    rounded, moved = roundings(module), moved_bytes(module)
     widen(module)
     lower(module, context, Level.KERNEL)
-    return Begin(task.key, inputs, outputs, derived, planned_program(module), extent, roundoff, moved)
-
-
-def _roundoff(module: ModuleOp) -> float:
-    """The unit roundoff of the coarsest values of a kernel, of products or of what is cast to a narrower float."""
-    narrow = [epsilon(dtype_of(op.result.type)) / 2 for op in module.walk() if isinstance(op, arith.TruncFOp)]
-    return max([ROUNDOFFS[coarsest_precision(module)], *narrow])
+    return Begin(task.key, inputs, outputs, derived, planned_program(module), rounded, moved)
 
 
 def _buffer(value: SSAValue) -> BufferPlan:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deplodock.analysis.shape.derived import Derived
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.runtime.plan import BufferPlan
 from deplodock.runtime.planned import PlannedProgram
 
@@ -15,9 +16,8 @@ class Begin:
     """A kernel of which candidates are to be measured: get its inputs, and what should come out.
 
     `derived` are the buffers that another one determines; their numbers count the inputs, and then the outputs.
-    `reference` is the kernel in float64, `reduction_extent` its longest chain of additions, `roundoff` that of the
-    coarsest values in it (`compare`), `moved_bytes` what it must read and write. The answer is the reason why it cannot
-    be measured, empty if it can.
+    `reference` is the kernel in float64, `rounded` what rounds in it (`compare`), `moved_bytes` what it must read and
+    write. The answer is the reason why it cannot be measured, empty if it can.
     """
 
     kernel: str
@@ -25,8 +25,7 @@ class Begin:
     outputs: tuple[BufferPlan, ...]
     derived: Mapping[int, Derived]
     reference: PlannedProgram
-    reduction_extent: int
-    roundoff: float
+    rounded: Roundings
     moved_bytes: int
 
 

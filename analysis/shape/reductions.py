@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, ReturnOp
@@ -28,10 +28,18 @@ def longest_reduction(module: ModuleOp) -> int:
         Error: there is no entry function, or several.
         UnsupportedError: an extent has no greatest value that is known.
     """
+    return max(1, int(longest_path(module, _extent)))
+
+
+def longest_path(module: ModuleOp, weight: Callable[[Operation], float]) -> float:
+    """The greatest sum of the weights of operations that follow each other on the way to a result of the entry.
+
+    All that an elementwise operation of tensor level computes counts as one path. Raises as `longest_reduction`.
+    """
     function = entry_function(module)
-    paths = _Paths()
+    paths = _Paths(weight)
     paths.run(function, [0] * len(parameters(function)))
-    return max((1, *(paths.length(value) for value in (*parameters(function), *_returned(function)))))
+    return max((0, *(paths.length(value) for value in (*parameters(function), *_returned(function)))))
 
 
 def _returned(function: Function) -> Sequence[SSAValue]:
@@ -42,14 +50,15 @@ def _returned(function: Function) -> Sequence[SSAValue]:
 class _Paths:
     """The longest path to each value; that to a buffer is the longest to any value stored there."""
 
-    def __init__(self) -> None:
-        self._lengths: dict[SSAValue, int] = {}
+    def __init__(self, weight: Callable[[Operation], float]) -> None:
+        self._weight = weight
+        self._lengths: dict[SSAValue, float] = {}
 
-    def length(self, value: SSAValue) -> int:
+    def length(self, value: SSAValue) -> float:
         """The longest path to a value."""
         return self._lengths.get(value, 0)
 
-    def run(self, function: Function, lengths: Sequence[int]) -> None:
+    def run(self, function: Function, lengths: Sequence[float]) -> None:
         """Follow a function whose arguments have the given paths."""
         self._lengths.update(zip(parameters(function), lengths, strict=True))
         self._block(function.body.block)
@@ -90,11 +99,16 @@ class _Paths:
                 for block in (block for region in op.regions for block in region.blocks):
                     self._block(block)
                 sources = op.operands
-        longest = max((self.length(value) for value in sources), default=0) + _extent(op)
+        longest = max((self.length(value) for value in sources), default=0) + self._own(op)
         for result in op.results:
             self._raise(result, longest)
 
-    def _raise(self, value: SSAValue, length: int) -> None:
+    def _own(self, op: Operation) -> float:
+        """The weight of an operation, and of those in it if it is an elementwise one of tensor level."""
+        inner = [*op.body.walk()] if isinstance(op, tensor.ElementwiseOp) else []
+        return sum(map(self._weight, (op, *inner)))
+
+    def _raise(self, value: SSAValue, length: float) -> None:
         self._lengths[value] = max(length, self.length(value))
 
 

@@ -11,7 +11,7 @@ from deplodock.dialects import loop
 from deplodock.dialects.scalar_regions import combiner_ops
 from deplodock.interpreters.evaluate import machine as core
 from deplodock.interpreters.evaluate.machine import Machine, Points
-from deplodock.interpreters.values import Array
+from deplodock.interpreters.values import Array, epsilon
 
 _WORTHWHILE = 16
 """How many products there must be for each element of the larger factor."""
@@ -33,11 +33,14 @@ def contract(machine: Machine, op: loop.ReduceOp, space: Points) -> Array | None
     if math.prod(np.broadcast_shapes(one.shape, other.shape)) < _WORTHWHILE * size:
         return None
     machine.charge(op, op.trips, math.prod(np.broadcast_shapes(one.shape, other.shape)) // _FASTER)
-    total: Array = np.zeros((), one.dtype)
+    total, largest, is_whole = np.zeros((), one.dtype), 0.0, True
     step = max(1, 4 * core.MAX_POINTS // size)
     for start in range(0, op.trips, step):
         factors = _factors(machine, op, product, space, start, min(step, op.trips - start))
         total = total + sum_of_products(*factors)
+        is_whole = is_whole and all((np.rint(factor) == factor).all() for factor in factors)
+        largest = max(largest, math.prod(float(np.abs(factor).max(initial=0.0)) for factor in factors))
+    machine.exact = machine.exact and is_whole and largest * op.trips < 2 / epsilon(one.dtype)
     return total
 
 

@@ -43,7 +43,6 @@ def _for(machine: Machine, op: loop.ForOp, space: Points) -> None:
 
 def _reduce(machine: Machine, op: loop.ReduceOp, space: Points) -> None:
     if machine.contracts and (total := contract(machine, op, space)) is not None:
-        machine.exact = False
         machine.values[op.outputs[0]] = total + scalar_value(op.identities.data[0], total.dtype)
         return
     bounds = machine.affine(op.bound.data, machine.arrays(op.bound_operands))

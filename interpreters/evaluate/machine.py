@@ -28,7 +28,7 @@ from deplodock.errors import Error
 from deplodock.interpreters.affine import affine, holds, outside_as_false
 from deplodock.interpreters.evaluate.rings import Ring
 from deplodock.interpreters.scalars import check_scalar, describe, evaluate_scalar, scalar_value
-from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, is_float, poison
+from deplodock.interpreters.values import Array, DType, Precision, bits, dtype_of, epsilon, is_float, poison
 
 MAX_POINTS = 1 << 20
 """The most points that are held in one array."""
@@ -437,7 +437,7 @@ def _with_leading(values: Sequence[Array], count: int, rank: int) -> list[Array]
 def any_order_is_exact(combiner: Region, values: Sequence[Array]) -> bool:
     """Whether folding these values gives the same bits in any order.
 
-    True for integers, maxima and minima, and for sums of integers below the 2^24 up to which f32 is exact.
+    True for integers, maxima and minima, and for sums of integers up to where their type holds all of them.
     """
     if not any(is_float(value.dtype) for value in values):
         return True
@@ -447,7 +447,7 @@ def any_order_is_exact(combiner: Region, values: Sequence[Array]) -> bool:
     for op, value in zip(ops, values, strict=True):
         if isinstance(op, arith.AddfOp):
             total = np.abs(value).sum(0, dtype=np.float64)
-            if not (np.rint(value) == value).all() or not (total < 1 << 24).all():
+            if not (np.rint(value) == value).all() or not (total < 2 / epsilon(value.dtype)).all():
                 return False
         elif is_float(value.dtype) and not isinstance(op, _ORDER_FREE):
             return False

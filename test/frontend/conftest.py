@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.dialects.kernel import FuncOp
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
@@ -30,8 +30,8 @@ def check_levels() -> Callable[..., int]:
     return _check_levels
 
 
-def _sensitivity(captured: CapturedProgram, place: int) -> Array:
-    return to_array(captured.sensitivity()[place])
+def _sensitivity(captured: CapturedProgram, rounded: Roundings, place: int) -> Array:
+    return to_array(captured.sensitivity(rounded)[place])
 
 
 def _check_levels(program: Callable[..., Any], args: tuple[Any, ...]) -> int:
@@ -42,10 +42,10 @@ def _check_levels(program: Callable[..., Any], args: tuple[Any, ...]) -> int:
     inputs = [to_array(value) for value in captured.inputs]
     reference = [to_array(value) for value in captured.reference()]
     eager = [to_array(value) for value in captured.eager()]
-    module, extent = captured.module, None
+    module, rounded = captured.module, None
     for level in (Level.TENSOR, Level.LOOP, Level.TILE, Level.KERNEL):
         lower(module, CONTEXT, level)
-        extent = longest_reduction(module) if extent is None else extent
+        rounded = roundings(module) if rounded is None else rounded
         if level is Level.KERNEL:
             simulation = simulate(module, inputs, counts=False)
             assert not simulation.findings, f"{simulation.findings[0]}\n{module}"
@@ -54,6 +54,6 @@ def _check_levels(program: Callable[..., Any], args: tuple[Any, ...]) -> int:
             outputs = evaluate(module, inputs)
         for place, (got, wanted, own) in enumerate(zip(outputs, reference, eager, strict=True)):
             assert np.asarray(got).dtype == own.dtype
-            verdict = compare(np.asarray(got), wanted, own, extent, partial(_sensitivity, captured, place))
+            verdict = compare(np.asarray(got), wanted, own, rounded, partial(_sensitivity, captured, rounded, place))
             assert verdict.passed, f"{level} level: {verdict}\n{module}"
     return sum(isinstance(op, FuncOp) for op in module.ops)

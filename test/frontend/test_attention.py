@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from xdsl.dialects import arith
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import roundings
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.kernel import FuncOp
 from deplodock.frontend.arrays import to_array
@@ -117,12 +117,12 @@ def attention(form: Form, schedule: str | None = None, kernels: int = 1) -> tupl
     (reference,), (eager,) = ([to_array(x) for x in outputs] for outputs in (captured.reference(), captured.eager()))
     with remarks.collect():
         lower(captured.module, CONTEXT, Level.TENSOR, stream="always")
-        extent = longest_reduction(captured.module)
+        rounded = roundings(captured.module)
         lower(captured.module, CONTEXT, Level.KERNEL, schedule=schedule)
     assert sum(isinstance(op, FuncOp) for op in captured.module.ops) == kernels
     simulation = simulate(captured.module, inputs, order=7)
     assert not simulation.findings
-    verdict = compare(np.asarray(simulation.outputs[0]), reference, eager, extent)
+    verdict = compare(np.asarray(simulation.outputs[0]), reference, eager, rounded)
     assert verdict.passed, str(verdict)
     return simulation, eager
 

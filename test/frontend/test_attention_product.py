@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attention_product import Combination, pairwise
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import roundings
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.expression import read_expression
 from deplodock.interpreters.simulate import simulate
@@ -23,10 +23,10 @@ def test_is_right(one: Combination) -> None:
     program = read_expression(one.text, seed=3)
     with remarks.collect():
         lower(program.module, CONTEXT, Level.TENSOR, stream="always")
-        extent = longest_reduction(program.module)
+        rounded = roundings(program.module)
         lower(program.module, CONTEXT, Level.KERNEL)
     simulation = simulate(program.module, [to_array(value) for value in program.inputs], counts=False, order=5)
     assert not simulation.findings
     (reference,), (eager,) = program.reference(), program.eager()
-    verdict = compare(np.asarray(simulation.outputs[0]), to_array(reference), to_array(eager), extent)
+    verdict = compare(np.asarray(simulation.outputs[0]), to_array(reference), to_array(eager), rounded)
     assert verdict.passed, str(verdict)

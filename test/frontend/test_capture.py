@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from xdsl.dialects.builtin import f64
 
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import UnsupportedError
 
@@ -22,6 +23,9 @@ from torch.export import ExportedProgram  # noqa: E402
 from deplodock.frontend import capture, retrace  # noqa: E402
 from deplodock.frontend.capture import export  # noqa: E402
 from deplodock.runtime.lowering import located_text  # noqa: E402
+
+FP32, BF16 = 9 * 2.0**-24, 1.5 * 2.0**-8 / (9 * 2.0**-24)
+"""The error of a value of FP32 without sums, and that of bf16 in units of it."""
 
 
 def operations(program: Any) -> list[AtenOp]:
@@ -134,21 +138,32 @@ def test_reference_computes_in_float64_throughout() -> None:
         (lambda x: x * 3 - x.std(), math.hypot(6, 6, 6)),
         (lambda x: x.floor(), math.sqrt(2)),
         (lambda x: x.int(), 0.0),
-        (lambda x: x.double(), 2.0 * 2**29),
-        (lambda x: (torch.full((1000,), 2.0, dtype=torch.float64) + 100 - 100, x)[0], math.hypot(2, 102, 2)),
-        (lambda x: (x.double() * 3).float(), math.hypot(6, 6, 6, 6)),
+        (lambda x: x.double(), 2.0),
+        (lambda x: (torch.full((1000,), 2.0, dtype=torch.float64) + 100 - 100, x)[0], math.hypot(2, 102, 2) * 2.0**-28),
+        (lambda x: x.bfloat16(), math.hypot(2, 2 * BF16)),
+        (lambda x: x.bfloat16().float() * 3, math.hypot(6, 6, 6 * BF16)),
+        (lambda x: (x.double() * 3).float(), math.hypot(6, 6)),
     ],
 )
 def test_sensitivity(function: Any, expected: float) -> None:
-    """Errors up to 1 have a root mean square of the root of 1/3. Half of the values 2 are rounded up and jump not."""
-    (result,) = export(function, (torch.full((1000,), 2.0),)).sensitivity()
+    """In units of what sums of FP32 may round; half of the values 2 are rounded up and jump not."""
+    (result,) = export(function, (torch.full((1000,), 2.0),)).sensitivity(Roundings())
     assert result.dtype == torch.float64
-    assert float(result.square().mean().sqrt() * math.sqrt(3)) == pytest.approx(expected, rel=0.05)
+    assert float(result.square().mean().sqrt() / FP32) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(("factors", "error"), [(0.0, FP32), (2.0**-11, 3 * 2.0**-11)])
+def test_sensitivity_of_factors(factors: float, error: float) -> None:
+    """Where factors of products may be rounded to TF32, and views of them, they have the errors of that."""
+    program = export(lambda x, y: x @ y.T, (torch.randn(64, 128), torch.randn(64, 128)))
+    (result,) = program.sensitivity(Roundings(factors=factors))
+    (reference,) = program.reference()
+    assert float(result.norm() / reference.norm()) == pytest.approx(error if factors else math.sqrt(3) * FP32, rel=0.05)
 
 
 def test_sensitivity_of_the_deviation_of_equal_values() -> None:
-    (result,) = export(lambda x: x.std(), (torch.full((1000,), 2.0),)).sensitivity()
-    assert float(result * math.sqrt(3)) == pytest.approx(2.0, rel=0.1)
+    (result,) = export(lambda x: x.std(), (torch.full((1000,), 2.0),)).sensitivity(Roundings())
+    assert float(result / FP32) == pytest.approx(2.0, rel=0.1)
 
 
 def test_sensitivity_of_what_equality_decides() -> None:
@@ -157,11 +172,11 @@ def test_sensitivity_of_what_equality_decides() -> None:
     x = torch.full((1000,), 2.0)
     (result,) = export(
         lambda x, t: torch.where(t == 1, x, 0).sum() - torch.where(t != 1, x, 0).sum(), (x, target)
-    ).sensitivity()
-    assert float(result) > 10
+    ).sensitivity(Roundings())
+    assert float(result) > 10 * FP32
     loss = torch.nn.functional.hinge_embedding_loss
-    (result,) = export(lambda x, t: loss(x, t, margin=2.0, reduction="sum"), (x, target)).sensitivity()
-    assert float(result) > 10
+    (result,) = export(lambda x, t: loss(x, t, margin=2.0, reduction="sum"), (x, target)).sensitivity(Roundings())
+    assert float(result) > 10 * FP32
 
 
 def test_results_do_not_alias_inputs() -> None:
@@ -225,7 +240,7 @@ def test_a_wrong_decomposition_is_no_reference(
         assert torch.equal(got, own)
         assert double.dtype == (torch.float64 if own.is_floating_point() else own.dtype)
         torch.testing.assert_close(double.to(own.dtype), own)
-    assert len(captured.sensitivity()) == len(wanted)
+    assert len(captured.sensitivity(Roundings())) == len(wanted)
 
 
 def test_the_reference_has_the_constants_and_types_of_the_code_in_float64() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import TF32_ROUNDOFF, Roundings, roundings
 from deplodock.dialects import loop
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import export
@@ -24,7 +25,7 @@ from deplodock.frontend.program import CapturedProgram
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, StageRun, lower, new_context
-from deplodock.runtime.compare import ROUNDOFFS, Verdict, compare
+from deplodock.runtime.compare import Verdict, compare
 
 CONTEXT = new_context()
 
@@ -42,24 +43,25 @@ def judged(
     **options: Any,
 ) -> tuple[Verdict, str]:
     """How a program of a precision compares with float64 by the bar of one, and its text at kernel level."""
-    got, captured, extent = simulated(program, args, precision, target, **options)
+    got, captured, rounded = simulated(program, args, precision, target, **options)
     (reference,) = map(to_array, captured.reference())
-    return compare(got, reference, None, extent, roundoff=ROUNDOFFS[bar]), str(captured.module)
+    rounded = replace(rounded, factors=TF32_ROUNDOFF if bar == "medium" else 0.0)
+    return compare(got, reference, None, rounded), str(captured.module)
 
 
 def simulated(
     program: Any, args: Sequence[torch.Tensor], precision: str, target: str, **options: Any
-) -> tuple[Array, CapturedProgram, int]:
-    """What the simulator gives of a program, the program at kernel level, and its longest reduction."""
+) -> tuple[Array, CapturedProgram, Roundings]:
+    """What the simulator gives of a program, the program at kernel level, and what rounds in it."""
     with pytorch_at(precision):
         captured = export(program, tuple(args))
     lower(captured.module, CONTEXT, Level.TENSOR, target=target)
-    extent = longest_reduction(captured.module)
+    rounded = roundings(captured.module)
     lower(captured.module, CONTEXT, Level.KERNEL, **options)
     simulation = simulate(captured.module, [to_array(value) for value in captured.inputs])
     assert not simulation.findings
     (got,) = simulation.outputs
-    return got, captured, extent
+    return got, captured, rounded
 
 
 def drawn(*shapes: tuple[int, ...], draw: Callable[..., torch.Tensor] = torch.randn) -> list[torch.Tensor]:

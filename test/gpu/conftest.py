@@ -16,7 +16,7 @@ from kinds import KINDS, Kind
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.machine.targets import nvcc_arch, target_of
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.codegen.cuda import print_module
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.cubins import cubins
@@ -35,7 +35,7 @@ class Lowered:
     inputs: list[Any]
     reference: list[Any]
     eager: list[Any]
-    reduction_extent: int
+    rounded: Roundings
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -78,12 +78,12 @@ def _lower(kind: Kind, seed: int) -> Lowered:
     context = new_context()
     module = program.module
     lower(module, context, Level.TENSOR, target=device_target(), stream=kind.stream)
-    extent = longest_reduction(module)
+    rounded = roundings(module)
     lower(module, context, Level.KERNEL, schedule=kind.schedule)
     inputs, reference, eager = (
         [to_array(value) for value in values] for values in (program.inputs, program.reference(), program.eager())
     )
-    return Lowered(module, inputs, reference, eager, extent)
+    return Lowered(module, inputs, reference, eager, rounded)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +101,8 @@ def fuzzed(seed: int) -> dict[str, Lowered]:
         except NotDrawn:
             continue
         results = checker.results
-        programs[f"fuzzed_{number}"] = Lowered(checker.module, results.inputs, results.reference, results.eager, 1)
+        own = (results.inputs, results.reference, results.eager, checker.rounded)
+        programs[f"fuzzed_{number}"] = Lowered(checker.module, *own)
         if len(programs) == FUZZED:
             break
     arch = nvcc_arch(target_of(next(iter(programs.values())).module).arch.data)

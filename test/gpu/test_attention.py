@@ -42,7 +42,7 @@ def _wrong(programs: list[tuple[str, str]]) -> list[str]:
     for one in _all(programs):
         executable = Executable(Parser(context, one.module, one.name).parse_module())
         for output, reference, eager in zip(executable.run(one.inputs), one.reference, one.eager, strict=True):
-            verdict = compare(output, reference, eager, one.reduction_extent)
+            verdict = compare(output, reference, eager, one.rounded)
             if not verdict.passed:
                 found.append(f"{one.name}: {verdict}")
     return found

@@ -18,7 +18,7 @@ def test_is_right_and_leaves_nothing_behind(kind: Any, lowered: dict[str, Any], 
     for run in ("first", "second"):
         outputs = executable.run(program.inputs)
         for number, output in enumerate(outputs):
-            verdict = compare(output, program.reference[number], program.eager[number], program.reduction_extent)
+            verdict = compare(output, program.reference[number], program.eager[number], program.rounded)
             assert verdict.passed, f"{run} run, output {number}, seed {seed}: {verdict}"
 
 
@@ -38,4 +38,4 @@ def test_nvrtc_makes_kernels_that_are_right(
     monkeypatch.setattr(cubins, "find_nvcc", lambda: None)
     monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path))
     (output,) = Executable(program.module).run(program.inputs)
-    assert compare(output, program.reference[0], program.eager[0], program.reduction_extent).passed
+    assert compare(output, program.reference[0], program.eager[0], program.rounded).passed

@@ -6,7 +6,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.host.arguments import entry_function
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.dialects import kernel
 from deplodock.dialects.tile import memory_of
 from deplodock.interpreters.check import draw_inputs, input_types
@@ -103,7 +103,7 @@ def check(module: ModuleOp, kernels: ModuleOp) -> None:
     result = simulate(kernels, inputs)
     assert not result.findings, result.findings[0]
     for got, exact in zip(result.outputs, reference, strict=True):
-        verdict = compare(got, exact, None, longest_reduction(module))
+        verdict = compare(got, exact, None, roundings(module))
         assert verdict.passed, verdict
 
 
@@ -135,7 +135,7 @@ def test_slabs_of_halves(rules: str, copies: str, type: str) -> None:
     inputs = draw_inputs(input_types(entry_function(module)), 0, "normal")
     result = simulate(kernels, inputs)
     assert not result.findings, result.findings[0]
-    verdict = compare(result.outputs[0], run(module, inputs, precision="float64").outputs[0], None, 328)
+    verdict = compare(result.outputs[0], run(module, inputs, precision="float64").outputs[0], None, Roundings(328))
     assert verdict.passed, verdict
 
 
@@ -162,4 +162,4 @@ def test_bytes(expression: str, wanted: int, type: str) -> None:
     result = simulate(kernels, inputs)
     assert not result.findings, result.findings[0]
     for got, exact in zip(result.outputs, reference, strict=True):
-        assert compare(got, exact, None, 1).passed
+        assert compare(got, exact, None, Roundings()).passed

@@ -6,6 +6,8 @@ import itertools
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from deplodock.analysis.shape.roundings import Roundings
+
 DTYPES = ("float32", "bfloat16", "float16")
 MASKS = {
     "none": ("", ""),
@@ -82,7 +84,7 @@ class Compiled:
     inputs: list[Any]
     reference: list[Any]
     eager: list[Any]
-    reduction_extent: int
+    rounded: Roundings
 
 
 def compiled(target: Any, named: tuple[str, str]) -> Compiled:
@@ -90,7 +92,7 @@ def compiled(target: Any, named: tuple[str, str]) -> Compiled:
     import torch
 
     from deplodock.analysis.machine.targets import nvcc_arch, target_of
-    from deplodock.analysis.shape.reductions import longest_reduction
+    from deplodock.analysis.shape.roundings import roundings
     from deplodock.codegen.cuda import print_module
     from deplodock.frontend.arrays import to_array
     from deplodock.frontend.expression import read_expression
@@ -102,10 +104,10 @@ def compiled(target: Any, named: tuple[str, str]) -> Compiled:
     program = read_expression(text, seed=11)
     context = new_context()
     lower(program.module, context, Level.TENSOR, target=target, stream="always")
-    extent = longest_reduction(program.module)
+    rounded = roundings(program.module)
     lower(program.module, context, Level.KERNEL)
     cubins([print_module(program.module)], nvcc_arch(target_of(program.module).arch.data))
     inputs, reference, eager = (
         [to_array(value) for value in values] for values in (program.inputs, program.reference(), program.eager())
     )
-    return Compiled(name, str(program.module), inputs, reference, eager, extent)
+    return Compiled(name, str(program.module), inputs, reference, eager, rounded)

@@ -8,6 +8,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.host.arguments import entry_function
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.dialects.precision import coarsest_precision
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import UnsupportedError
@@ -70,7 +71,7 @@ def test_the_bar_has_the_coarsest_rounding_inside_of_a_kernel() -> None:
     module = read_expression(HALF + "x = torch.randn(8, 64); ((x + 1).to(t).float() * x).sum(1)").module
     lower(module, new_context(), Level.LOOP, target="h200")
     (task,) = tasks(module)
-    assert beginning(task).roundoff == 2.0**-8
+    assert beginning(task).rounded == Roundings(64, 2.0**-8)
 
 
 def test_bits_of_floats_have_no_float64() -> None:
@@ -83,22 +84,23 @@ def test_the_bar_is_that_of_all_results() -> None:
     reference = torch.linspace(-3.0, 3.0, 1000, dtype=torch.float64)
     reference[3], reference[4] = torch.nan, torch.inf
     right = reference.to(torch.bfloat16)
-    assert not wrong(right, reference, 64)
+    assert not wrong(right, reference, Roundings(64))
     moved = right.clone()
     moved[5] += 4.0
-    assert wrong(moved, reference, 64).startswith("element [5] is 1.")
+    assert wrong(moved, reference, Roundings(64)).startswith("element [5] is 1.")
     for place, value in ((3, 0.0), (4, torch.nan), (9, torch.inf)):
         other = right.clone()
         other[place] = value
-        assert wrong(other, reference, 64).startswith(f"element [{place}] is ")
-    assert not wrong(right * 1.01, reference, 64)
-    assert "error 2.00e-01" in wrong(right * 1.2, reference, 64)
+        assert wrong(other, reference, Roundings(64)).startswith(f"element [{place}] is ")
+    assert not wrong((reference * (1 + 2.0**-9)).to(torch.bfloat16), reference, Roundings(64))
+    assert "error 2.00e-01" in wrong(right * 1.2, reference, Roundings(64))
     near = reference.float() * (1 + 2.0**-12)
-    assert wrong(near, reference, 64)
-    assert not wrong(near, reference, 64, 2.0**-11)
+    assert wrong(near, reference, Roundings(64))
+    assert not wrong(near, reference, Roundings(64, factors=2.0**-11))
     counts = torch.arange(5)
-    assert not wrong(counts, counts.clone(), 1)
-    assert wrong(counts + 1, counts, 1).startswith("element [0] is 1, should be 0; error 1.00e+00 (bar 0.00e+00)")
+    assert not wrong(counts, counts.clone(), Roundings())
+    reason = wrong(counts + 1, counts, Roundings())
+    assert reason.startswith("element [0] is 1, should be 0; error 1.00e+00 (bar 0.00e+00)")
 
 
 @pytest.mark.parametrize(

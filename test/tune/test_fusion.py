@@ -10,6 +10,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import InvalidInputError
 from deplodock.interpreters.evaluate import evaluate
@@ -198,7 +199,7 @@ def test_any_decisions_give_right_values(fusions: Fusions) -> None:
         lower(module, new_context(), Level.LOOP)
         several.add(str(module))
         for got, wanted in zip(evaluate(module, inputs), reference, strict=True):
-            assert compare(np.asarray(got), np.asarray(wanted), None, 24).passed
+            assert compare(np.asarray(got), np.asarray(wanted), None, Roundings(24)).passed
     assert len(several) > 3
 
 

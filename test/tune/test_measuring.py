@@ -128,4 +128,4 @@ def test_what_a_device_needs_to_know_of_a_kernel(kernels: list[Task]) -> None:
     begin = beginning(kernels[0])
     assert [(each.shape, each.dtype.name) for each in (*begin.inputs, *begin.outputs)] == [((4096,), "float32")] * 2
     assert [each.dtype.name for each in begin.reference.plan.buffers] == ["float64", "float64"]
-    assert (begin.reduction_extent, begin.moved_bytes) == (1, 32768)
+    assert (begin.rounded.sums, begin.moved_bytes) == (1, 32768)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import roundings
 from deplodock.frontend.expression import read_expression
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.runtime.compare import compare
@@ -93,7 +93,7 @@ def measure(case: HandWritten, tk: Any) -> tuple[str, bool]:
     program = read_expression(case.text).on("cuda")
     context = new_context()
     lower(program.module, context, Level.TENSOR, target=device_target())
-    extent = longest_reduction(program.module)
+    rounded = roundings(program.module)
     lower(program.module, context, Level.KERNEL)
     (out,), (reference,) = program.eager(), program.reference()
     size = sum(value.numel() * value.element_size() for value in (*program.inputs, out))
@@ -116,7 +116,7 @@ def measure(case: HandWritten, tk: Any) -> tuple[str, bool]:
     with torch.no_grad():
         timings = time_graphs(contestants, len(sets), stream, prepare)
     eager, truth = out.cpu().numpy(), reference.cpu().numpy()
-    verdicts = [compare(got, truth, eager, extent) for got in (ours.outputs(-1)[0], outs[-1].cpu().numpy())]
+    verdicts = [compare(got, truth, eager, rounded) for got in (ours.outputs(-1)[0], outs[-1].cpu().numpy())]
     wrong = "".join(f" {who} WRONG" for who, v in zip(("ours", "theirs"), verdicts, strict=True) if not v.passed)
     peer, hand, own = (timing.microseconds for timing in timings)
     return (

@@ -101,9 +101,7 @@ def simulate_program(session: Session, lowered: LoweredProgram, task: RunTask) -
 
 def _sample(lowered: LoweredProgram, task: RunTask, seed: int) -> SampledRun:
     if lowered.loops is not None:
-        return sample_functions(
-            lowered.module, lowered.loops, lowered.launches(), task.inputs, task.reduction_extent, seed
-        )
+        return sample_functions(lowered.module, lowered.loops, lowered.launches(), task.inputs, task.rounded, seed)
     return sample_whole(lowered.module, task.inputs, None if task.reference is None else task.verdict, seed)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from deplodock.interpreters.simulate import Finding, simulate
 from deplodock.runtime.compare import Verdict
 from deplodock.runtime.device import Executable
+from deplodock.runtime.exact import LARGEST, exact_inputs
 from deplodock.runtime.simulated import LANE_STEP_LIMIT, MOST_LANE_STEPS, lane_steps
 from deplodock.tools.cli.execute import LoweredProgram
 from deplodock.tools.cli.inputs import converts_to_integers, further_inputs, needs_finite
@@ -39,21 +41,22 @@ class Judged:
 def judge_on_further_inputs(
     session: Session, lowered: LoweredProgram, task: RunTask, executable: Executable | None, *, is_given: bool
 ) -> list[Judged]:
-    """Compare a program of which text is given on inputs that show what drawn ones do not."""
-    if task.module is None or task.source_on is None or not (is_given or task.sensitivity is None):
+    """Compare a program on inputs that show what drawn ones do not: on one set, or on more if text of it is given.
+
+    A program from Python whose results are not exact on that set, or that is too large, is left with the drawn ones.
+    """
+    if task.module is None or task.source_on is None:
         return []
+    is_text = is_given or task.sensitivity is None
     steps = 0 if executable is not None else lane_steps(lowered.module)
-    finite, large = needs_finite(task.module), not converts_to_integers(task.module)
     judged: list[Judged] = []
-    sets = further_inputs(task.inputs, session.options.seed, finite=finite or not large, large=large)
-    for number, (name, inputs) in enumerate(sets, start=2):
-        if steps * number > LANE_STEP_LIMIT:
-            judged.append(Judged(name, "the program is too large to run on further inputs"))
-            continue
-        other = task.on(inputs)
+    for number, (name, other_on) in enumerate(_sets(task, session.options.seed, further=is_text), start=2):
+        is_large = steps * number > LANE_STEP_LIMIT
+        other = "the program is too large to run on further inputs" if is_large else other_on()
         if isinstance(other, str):
-            judged.append(Judged(name, other))
+            judged += [Judged(name, other)] if is_text else []
             continue
+        inputs = other.inputs
         if executable is not None:
             judged.append(Judged(name, "", other.verdicts(executable.run(inputs))))
             continue
@@ -61,6 +64,17 @@ def judge_on_further_inputs(
         session.clock.add("simulator", simulation.seconds)
         judged.append(Judged(name, "", other.verdicts(simulation.outputs), simulation.findings))
     return judged
+
+
+def _sets(task: RunTask, seed: int, *, further: bool) -> Iterator[tuple[str, Callable[[], RunTask | str]]]:
+    """The names of sets of inputs, and what makes the task on each, or says why there is none."""
+    assert task.module is not None
+    name = f"integers from -{LARGEST} to {LARGEST}, on which all is exact"
+    yield name, lambda: task.exactly_on(exact_inputs(task.inputs, seed))
+    if further:
+        finite, large = needs_finite(task.module), not converts_to_integers(task.module)
+        for name, inputs in further_inputs(task.inputs, seed, finite=finite or not large, large=large):
+            yield name, partial(task.on, inputs)
 
 
 def print_judged(judged: Sequence[Judged]) -> bool:

@@ -12,14 +12,15 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from deplodock.analysis.host.arguments import entry_function
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.dialects.precision import HIGHEST, coarsest_precision
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import evaluate, input_types
 from deplodock.interpreters.values import Array, is_float
 from deplodock.passes.driver import Level, level_of
-from deplodock.runtime.compare import ROUNDOFFS, Verdict, compare
+from deplodock.runtime.compare import Verdict, compare, equal
+from deplodock.runtime.exact import exact_results
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT
 from deplodock.tools.cli.program import Program, Session
 
@@ -39,19 +40,29 @@ class RunTask:
     `source`; neither exists for a program at kernel level. `sensitivity` gives how far errors would move each output,
     where PyTorch can say. `source_on` gives the reference and the other run on other inputs, or says why there is none.
     `module` is the program that it was given as, lowered to tensor level at most, and `precision` the coarsest one of
-    its products. `may_be_nan` says which elements of each output may be NaN whatever the reference has.
+    its products. `may_be_nan` says which elements of each output may be NaN whatever the reference has, `is_exact` that
+    outputs must be equal to the reference, which is in their own types then.
     """
 
     inputs: list[Array]
     reference: list[Array] | None
     eager: list[Array] | None
     source: str
-    reduction_extent: int
+    rounded: Roundings
     sensitivity: Callable[[], list[Array]] | None = None
     source_on: Callable[[list[Array]], tuple[list[Array], list[Array]] | str] | None = None
     module: ModuleOp | None = None
     precision: str = HIGHEST
     may_be_nan: list[Array] | None = None
+    is_exact: bool = False
+
+    def exactly_on(self, inputs: list[Array]) -> RunTask | str:
+        """The same program on inputs on which it is exact, or why it is not."""
+        assert self.module is not None
+        results = exact_results(self.module, inputs)
+        if isinstance(results, str):
+            return results
+        return replace(self, inputs=inputs, reference=results, eager=results, sensitivity=None, is_exact=True)
 
     def on(self, inputs: list[Array]) -> RunTask | str:
         """The same program on other inputs, or why it cannot be compared there.
@@ -125,8 +136,9 @@ class RunTask:
         where: Array | None = None,
     ) -> Verdict:
         """`compare` by the bar of the program."""
-        extent = self.reduction_extent
-        return compare(got, reference, eager, extent, sensitivity, where, roundoff=ROUNDOFFS[self.precision])
+        if self.is_exact:
+            return equal(got, reference, where)
+        return compare(got, reference, eager, self.rounded, sensitivity, where)
 
 
 def make_task(session: Session, program: Program, device: str) -> RunTask:
@@ -152,12 +164,12 @@ def _captured_task(session: Session, program: Program, device: str) -> RunTask:
 
     @cache
     def sensitivity() -> list[Array]:
-        return [to_array(value) for value in on_device.sensitivity()]
+        return [to_array(value) for value in on_device.sensitivity(rounded)]
 
-    extent = longest_reduction(module)
+    rounded = roundings(module)
     source_on = partial(_pytorch_on, on_device)
     given, precision = _evaluable(session, module), coarsest_precision(module)
-    return RunTask(inputs, reference, eager, "PyTorch in float64", extent, sensitivity, source_on, given, precision)
+    return RunTask(inputs, reference, eager, "PyTorch in float64", rounded, sensitivity, source_on, given, precision)
 
 
 def _evaluable(session: Session, module: ModuleOp) -> ModuleOp:
@@ -193,7 +205,7 @@ def _text_task(session: Session, module: ModuleOp) -> RunTask:
         session.lower(module, Level.TENSOR)
     inputs = draw_inputs(input_types(entry_function(module)), session.options.seed, "normal", lowest=0)
     if level_of(module) is Level.KERNEL:
-        return RunTask(inputs, None, None, "", 1)
+        return RunTask(inputs, None, None, "", Roundings())
     given = _evaluable(session, module)
 
     def evaluated(values: list[Array]) -> tuple[list[Array], list[Array]]:
@@ -208,6 +220,6 @@ def _text_task(session: Session, module: ModuleOp) -> RunTask:
 
     with session.clock.part("evaluator's result"):
         reference, eager = evaluated(inputs)
-    extent = longest_reduction(module)
+    rounded = roundings(module)
     precision = coarsest_precision(module)
-    return RunTask(inputs, reference, eager, "the evaluator in float64", extent, None, source_on, given, precision)
+    return RunTask(inputs, reference, eager, "the evaluator in float64", rounded, None, source_on, given, precision)

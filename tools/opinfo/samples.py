@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.errors import Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.capture import as_module, export
@@ -238,11 +238,11 @@ class _Bar:
         arrays = to_array(value), own, None
         if isinstance(reference, torch.Tensor) and reference.dtype == torch.float64:
             arrays = to_array(value), to_array(reference), own
-        verdict = compare(*arrays, 1)
+        verdict = compare(*arrays, Roundings())
         if verdict.passed or not value.is_floating_point():
             return verdict
         unmoved = torch.zeros_like(value, dtype=torch.float64)
-        return compare(*arrays, self._extent, lambda: to_array(self._sensitivity.get(number, unmoved)))
+        return compare(*arrays, self._rounded, lambda: to_array(self._sensitivity.get(number, unmoved)))
 
     @cached_property
     def _reference(self) -> list[Any]:
@@ -262,12 +262,12 @@ class _Bar:
         return captured
 
     @cached_property
-    def _extent(self) -> int:
-        return longest_reduction(self._captured.module)
+    def _rounded(self) -> Roundings:
+        return roundings(self._captured.module)
 
     @cached_property
     def _sensitivity(self) -> dict[int, torch.Tensor]:
         """How far errors move each leaf that is computed; what is written comes out before the results."""
         written = [len(self._eager) - len(self._sample.tensors) + number for number in self._captured.writes]
         results = [number for number, leaf in enumerate(self._eager) if isinstance(leaf, torch.Tensor)]
-        return dict(zip([*written, *results], self._captured.sensitivity(), strict=False))
+        return dict(zip([*written, *results], self._captured.sensitivity(self._rounded), strict=False))

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from xdsl.context import Context
 
+from deplodock.analysis.shape.roundings import Roundings
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.compare import compare
@@ -282,7 +283,7 @@ def test_call_matches_torch(call: Call) -> None:
     extent = max((value.numel() for value in values), default=1)
     for value, own, reference in zip(got, eager, exact, strict=True):
         assert value.dtype == own.numpy().dtype
-        verdict = compare(value, reference.numpy(), own.numpy(), max(1, extent))
+        verdict = compare(value, reference.numpy(), own.numpy(), Roundings(max(1, extent)))
         assert verdict.passed or cancels(value, reference.numpy(), values, extent), f"{call[0]}: {verdict}"
 
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from deplodock.analysis.shape.nest import kernels  # noqa: E402
-from deplodock.analysis.shape.reductions import longest_reduction  # noqa: E402
+from deplodock.analysis.shape.roundings import roundings  # noqa: E402
 from deplodock.analysis.shape.streaming import streams  # noqa: E402
 from deplodock.dialects import kernel  # noqa: E402
 from deplodock.dialects.loop import ReduceOp  # noqa: E402
@@ -32,12 +32,12 @@ def test_a_layer_is_as_exact_as_eager(s: int, bias: bool) -> None:
     program = read_expression(TEXT.format(s=s, widths="64, 96, 32, 16", bias=bias))
     module = program.module
     lower(module, new_context(), Level.TENSOR)
-    extent = longest_reduction(module)
+    rounded = roundings(module)
     lower(module, new_context(), Level.KERNEL, target="sm_90")
     result = simulate(module, [to_array(value) for value in program.inputs])
     assert not result.findings, result.findings[0]
     (reference,), (eager,) = program.reference(), program.eager()
-    verdict = compare(result.outputs[0], to_array(reference), to_array(eager), extent)
+    verdict = compare(result.outputs[0], to_array(reference), to_array(eager), rounded)
     assert verdict.passed, verdict
     if s > 1:
         assert any(isinstance(op, kernel.MmaOp | kernel.WgmmaOp) for op in module.walk())
