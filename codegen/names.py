@@ -76,3 +76,9 @@ def identifier(hint: str) -> str:
     name = re.sub(r"__+", "_", name).lstrip("_") or "v"
     name = name if name[0].isalpha() else f"v{name}"
     return f"{name}_" if MACRO.fullmatch(name) else name
+
+
+def comment_text(text: str) -> str:
+    """A text as it may stand in a comment of C, whatever it holds: ASCII in a line, and nothing that ends a comment."""
+    plain = re.sub(r"[^ -~]|\\", "_", text)
+    return re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0>_", plain)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from xdsl.utils.exceptions import ParseError
 
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level
+from deplodock.pytorch.agreement import check_modules
 from deplodock.pytorch.compiled import CompiledProgram, ProgramState, learns, place_of
 from deplodock.pytorch.runners import CpuRunner, CudaRunner, Runner
 from deplodock.pytorch.saved import ProgramFile, read_file, state_names
@@ -59,11 +59,11 @@ def _runner(path: str, file: ProgramFile, place: torch.device) -> Runner:
     try:
         if place.type == "cuda":
             return CudaRunner(file.planned, place, file.signature.outputs, len(file.signature.writes))
-        return CpuRunner(file.module(Level.KERNEL), file.module(Level.LOOP))
+        kernels, loops = file.module(Level.KERNEL), file.module(Level.LOOP)
+        check_modules(file.planned.plan, kernels, loops)
+        return CpuRunner(kernels, loops)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None
-    except ParseError as error:
-        raise InvalidInputError(f"{path} holds IR that this deplodock does not read: {error}") from None
 
 
 def _state(

@@ -65,6 +65,8 @@ def read_form(value: Any) -> pytree.TreeSpec:
         case ("dict" | "OrderedDict", [keys]):
             if len(keys) != len(forms):
                 raise ValueError(f"there are {len(keys)} keys for {len(forms)} children")
+            if any(type(key) not in _PLAIN for key in keys) or len({*keys}) < len(keys):
+                raise ValueError("the keys of a nest must be text or numbers, each once")
             return pytree.TreeSpec(_KINDS[kind], keys, forms)
         case ("namedtuple", [str(name)]):
             found = _class_of(name)
@@ -88,7 +90,8 @@ def _missing(name: str) -> InvalidInputError:
 def _class_of(name: str) -> Any:
     """The class of a module that is imported, None if there is none."""
     module, _, attribute = name.rpartition(".")
-    found = getattr(sys.modules.get(module), attribute, None)
+    # Not getattr: a module may import others where it is asked for a name that it lacks.
+    found = vars(sys.modules[module]).get(attribute) if module in sys.modules else None
     return found if isinstance(found, type) else None
 
 
@@ -145,7 +148,7 @@ def _read(value: Any, package: str) -> Any:
 
 def dtype_named(name: str) -> torch.dtype:
     """A dtype of PyTorch. Raises ValueError if there is none of that name."""
-    found = getattr(torch, name, None)
+    found = vars(torch).get(name)
     if not isinstance(found, torch.dtype):
         raise ValueError(f"there is no dtype {json.dumps(name)}")
     return found

@@ -39,6 +39,11 @@ class TensorFacts:
     strides: tuple[int, ...]
     offset: int = 0
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of its elements."""
+        return prod(self.shape) * self.dtype.itemsize
+
     @staticmethod
     def of(name: str, value: torch.Tensor) -> TensorFacts:
         """The facts of a tensor."""
@@ -116,7 +121,7 @@ class CallSignature:
     @cached_property
     def sizes(self) -> list[int]:
         """The bytes of each input."""
-        return [prod(own.shape) * own.dtype.itemsize for own in self.inputs]
+        return [own.bytes for own in self.inputs]
 
     @cached_property
     def _is_flat(self) -> bool:

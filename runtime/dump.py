@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.errors import InvalidInputError
+from deplodock.runtime.files import write_whole
 
 
 class Dump:
@@ -34,7 +35,7 @@ class Dump:
     def _write(self, name: str, text: str) -> None:
         make_folder(self._folder)
         try:
-            (self._folder / name).write_text(text, encoding="utf-8")
+            write_whole(self._folder / name, text)
         except OSError as error:
             raise _unwritable(self._folder, error) from None
 

@@ -11,6 +11,8 @@ The folder's name, as an identifier, is that of all files, and begins what they 
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -18,12 +20,19 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.analysis.host.arguments import checks, entry_function, parameters
 from deplodock.analysis.machine.targets import nvcc_arch
 from deplodock.codegen.names import identifier
-from deplodock.errors import UnsupportedError
+from deplodock.errors import InvalidInputError, UnsupportedError
+from deplodock.runtime.environment import LEFT_OUT
+from deplodock.runtime.files import opened, write_whole
 from deplodock.runtime.launcher import Launcher, header, source
 from deplodock.runtime.nvcc import CODE_FLAGS
 from deplodock.runtime.plan_text import write_plan
 from deplodock.runtime.planned import compiled, planned_program
 from deplodock.version import __version__
+
+_MARK = b": a program that deplodock "
+"""What stands in the first line of each file but the machine code."""
+
+_HEAD = 1000
 
 
 def export(module: ModuleOp, folder: Path) -> list[Path]:
@@ -32,6 +41,7 @@ def export(module: ModuleOp, folder: Path) -> list[Path]:
     Raises:
         UnsupportedError: the program has no kernel, or does on the host what no launcher does.
         CompileError: the compiler of CUDA rejects the kernels.
+        InvalidInputError: a file of one of these names is there, and no export has written it.
         OSError: the folder cannot be written.
     """
     planned = planned_program(module)
@@ -39,7 +49,7 @@ def export(module: ModuleOp, folder: Path) -> list[Path]:
         raise UnsupportedError("the program starts no kernel, so there is nothing to export")
     name, arch = identifier(folder.resolve().name), nvcc_arch(planned.arch)
     command = f"$(NVCC) -cubin {' '.join(CODE_FLAGS)} -arch={arch}"
-    about = f"{name}: a program that deplodock {__version__} has compiled for {planned.arch}."
+    about = f"{name}{_MARK.decode()}{__version__} has compiled for {planned.arch}."
     entry = entry_function(module)
     names = [value.name_hint or f"input {number}" for number, value in enumerate(parameters(entry))]
     asserted = {number: f"which must be true: {message}" for number, message in checks(entry).items()}
@@ -51,27 +61,46 @@ def export(module: ModuleOp, folder: Path) -> list[Path]:
         [asserted.get(number, f"output {number}") for number in range(len(planned.plan.outputs))],
     )
     notes = f"// {about}\n// Compile it as the Makefile does: other flags round otherwise.\n"
+    facts = {"about": about, **json.loads(write_plan(planned.plan))}
     files: dict[str, str | bytes] = {
         f"{name}.cu": notes + planned.text,
         f"{name}.h": header(launcher),
         f"{name}.c": source(launcher),
         f"{name}.py": _python(launcher),
-        f"{name}.json": write_plan(planned.plan) + "\n",
+        f"{name}.json": json.dumps(facts) + "\n",
         "Makefile": _makefile(launcher, command),
     }
     # Behind the text that it is made of, so that make takes it as it is.
     if (cubin := compiled(planned).cubin) is not None:
         files[f"{name}.cubin"] = cubin
     folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        _check_own(folder / file)
     for file, content in files.items():
-        (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+        write_whole(folder / file, content)
     return [folder / file for file in files]
+
+
+def _check_own(path: Path) -> None:
+    """Raise InvalidInputError where a file is there that no export has written. A cubin is as the text beside it."""
+    if path.suffix == ".cubin" and os.path.lexists(path):
+        path = path.with_suffix(".cu")
+    try:
+        with opened(path) as file:
+            is_own = _MARK in file.read(_HEAD)
+    except FileNotFoundError:
+        is_own = not os.path.lexists(path)
+    except OSError:
+        is_own = False
+    if not is_own:
+        raise InvalidInputError(f"{path} is no file of an export: remove it, or export to another folder")
 
 
 def _makefile(program: Launcher, command: str) -> str:
     name = program.name
     return f"""\
 # {program.about}
+unexport {" ".join(LEFT_OUT)}
 NVCC ?= nvcc
 CUDA_HOME ?= $(abspath $(dir $(shell command -v $(NVCC)))..)
 CFLAGS ?= -O2 -Wall -Wextra -Werror

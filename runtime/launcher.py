@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
+from deplodock.codegen.names import comment_text
 from deplodock.runtime import tensor_maps
 from deplodock.runtime.plan import LaunchPlan, ProgramPlan, TensorMapPlan
 
@@ -155,7 +156,9 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
 def _listing(program: Launcher, numbers: Sequence[int], names: Sequence[str]) -> str:
     buffers = (program.plan.buffers[number] for number in numbers)
     kinds = (f"{buffer.dtype.name}{list(buffer.shape)}" for buffer in buffers)
-    lines = [f"   {place}: {kind}, {name}" for place, (kind, name) in enumerate(zip(kinds, names, strict=True))]
+    lines = [
+        f"   {place}: {kind}, {comment_text(name)}" for place, (kind, name) in enumerate(zip(kinds, names, strict=True))
+    ]
     return "\n".join(lines or ["   none"])
 
 

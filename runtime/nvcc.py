@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from deplodock.errors import CompileError
+from deplodock.runtime.environment import compiler_environment
 
 SOURCE = "kernel.cu"
 """The name of the source in messages."""
@@ -41,8 +42,8 @@ HEADERS = Path(__file__).with_name("headers")
 """The folder of the header that nvcc reads instead of CUDA's own: those take 0.25 s of a core for each text, 0.4 s for
 one with half precision."""
 
-_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "CPLUS_INCLUDE_PATH")
-"""What nvcc and its preprocessor take from the environment (nvcc's manual, "NVCC Environment Variables"; GCC's)."""
+_VARIABLE = "NVCC_CCBIN"
+"""What nvcc takes from the environment: its preprocessor (nvcc's manual, "NVCC Environment Variables")."""
 
 _STARTS = {"cubin": b"\x7fELF", "ptx": b"//"}
 """What files of each kind begin with (ELF specification, e_ident; PTX ISA, "Comments")."""
@@ -88,11 +89,11 @@ def find_nvcc() -> Path | None:
 
 
 def nvcc_identity(nvcc: Path) -> str:
-    """What a cubin depends on besides its source: the compiler's version, our header and flags, the environment's.
+    """What a cubin depends on besides its source: the compiler's version, our header and flags, its preprocessor.
 
     Raises CompileError if nvcc does not say its version.
     """
-    own = (f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name))
+    own = [f"{_VARIABLE}={found}"] if (found := os.environ.get(_VARIABLE)) else []
     return " ".join([_version(nvcc), _digest(HEADERS), *_FLAGS, *own])
 
 
@@ -183,6 +184,7 @@ def _run(command: Sequence[str], folder: Path, limit: float, purpose: str) -> tu
         process = subprocess.Popen(
             command,
             cwd=folder,
+            env=compiler_environment(),
             process_group=0,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

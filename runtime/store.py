@@ -1,7 +1,8 @@
-"""A folder of files by key: an entry says by its digest that it is whole, and counts only if its owner wrote it.
+"""A folder of files by key: an entry says whose it is, and by its digest that it is whole.
 
-An entry is a line `deplodock 1 SHA-256` and the bytes that have this digest. What is damaged, or belongs to somebody
-else, is as if it were not there, and the next write replaces it.
+An entry is a line `deplodock 1 KEY SHA-256` and the bytes that have this digest. What is damaged, or stands under
+another key, is as if it were not there, and the next write replaces it. So is an entry, and a whole folder, that
+anybody else may write: what is kept is run.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import contextlib
 import hashlib
 import logging
 import os
-import stat
-import tempfile
 import time
 from functools import cache
 from pathlib import Path
 
+from deplodock.runtime.files import UNFINISHED, is_private, opened, why_not_private, write_whole
+
 _LOG = logging.getLogger("deplodock")
-_FORMAT = b"deplodock 1 "
-_UNFINISHED = ".unfinished"
+_FORMAT = "deplodock 1"
 _ABANDONED = 3600.0
 """The seconds after which a file that a writer has not finished counts as left behind by one that was killed."""
+
+_MARKER = "CACHEDIR.TAG"
+_MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# What deplodock keeps. All of it may be removed.\n"
+"""What tells a folder that we made (https://bford.info/cachedir), in which unfinished files are ours."""
 
 
 class Store:
@@ -34,62 +38,59 @@ class Store:
 
     def read(self, key: str) -> bytes | None:
         """The bytes that were written under a key, None if there are none that check."""
+        if not is_used(self.folder):
+            return None
         try:
-            # A pipe in an entry's place must not block the reader.
-            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:
-                data = file.read() if _is_trusted(os.fstat(descriptor)) else b""
+            with opened(self._path(key)) as file:
+                data = file.read() if is_private(os.fstat(file.fileno())) else b""
         except OSError:
             return None
         head, _, content = data.partition(b"\n")
-        return content if head == _head(content) else None
+        return content if head == _head(key, content) else None
 
     def write(self, key: str, content: bytes) -> None:
         """Keep bytes under a key, so that no other process sees half of them."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.folder.stat().st_uid != os.geteuid():
-                raise PermissionError("it belongs to another user")
-            _remove_abandoned(self.folder)
-            self._replace(self._path(key), _head(content) + b"\n" + content)
+            make_private(self.folder)
+            if is_used(self.folder):
+                _remove_abandoned(self.folder)
+                write_whole(self._path(key), _head(key, content) + b"\n" + content, mode=0o600)
         except OSError as error:
             _note_once(f"the cache {self.folder} cannot be written: {error.strerror or error}")
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.entry"
 
-    def _replace(self, path: Path, data: bytes) -> None:
-        descriptor, name = tempfile.mkstemp(suffix=_UNFINISHED, dir=self.folder)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+
+def make_private(folder: Path) -> None:
+    """Make the folder of a store if it is not there, marked as ours. Raises OSError where that cannot be."""
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(folder / _MARKER, _MARK, mode=0o600)
+
+
+def is_used(folder: Path) -> bool:
+    """Whether a folder is this user's alone, or is yet to be made; the logger `deplodock` says once why it is not."""
+    if reason := why_not_private(folder):
+        _note_once(f"the cache {folder} is not used: {reason}")
+    return not reason
 
 
 @cache
 def _remove_abandoned(folder: Path) -> None:
-    """Remove what killed writers left in a folder; once in a process, as a full folder takes long to look through."""
-    limit = time.time() - _ABANDONED
-    for path in folder.glob(f"*{_UNFINISHED}"):
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_mtime < limit:
-                path.unlink()
+    """Remove what killed writers left in a folder of ours; once in a process, as that looks through all of it."""
+    with contextlib.suppress(OSError), opened(folder / _MARKER) as file:
+        if file.read(len(_MARK) + 1) != _MARK.encode():
+            return
+        limit = time.time() - _ABANDONED
+        for path in folder.glob(f"*{UNFINISHED}"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.lstat().st_mtime < limit:
+                    path.unlink()
 
 
-def _head(content: bytes) -> bytes:
-    return _FORMAT + hashlib.sha256(content).hexdigest().encode()
-
-
-def _is_trusted(status: os.stat_result) -> bool:
-    """Whether this user alone can have written a file."""
-    return (
-        stat.S_ISREG(status.st_mode)
-        and status.st_uid == os.geteuid()
-        and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    )
+def _head(key: str, content: bytes) -> bytes:
+    return f"{_FORMAT} {key} {hashlib.sha256(content).hexdigest()}".encode()
 
 
 @cache

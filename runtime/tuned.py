@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
@@ -32,6 +32,8 @@ from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS, program_key
 from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.runtime.falls import Fall, FallKind, raised, reason_of, report
+from deplodock.runtime.files import write_whole
+from deplodock.runtime.records import check_texts, json_lines, microseconds, natural
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 from deplodock.version import __version__
 
@@ -137,23 +139,18 @@ class Tuned:
 
 def read_tuned(path: Path) -> Tuned:
     """Read a file. Raises InvalidInputError where it cannot be read, or a line is none of what was tuned."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidInputError(f"{path}: error: the file of tuned schedules cannot be read: {reason}") from None
     found: dict[str, AnyEntry] = {}
     lines: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            own = _read(line)
-            if own.key in lines:
-                raise ValueError(f"line {lines[own.key]} is of the same, {own.key}")
-        except ValueError as error:
-            raise InvalidInputError(f"{path}:{number}: error: no tuned schedule: {error}") from None
-        found[own.key], lines[own.key] = own, number
+    try:
+        for number, own in json_lines(path, _read):
+            if not isinstance(own, ValueError) and own.key in lines:
+                own = ValueError(f"line {lines[own.key]} is of the same, {own.key}")
+            if isinstance(own, ValueError):
+                raise InvalidInputError(f"{path}:{number}: error: no tuned schedule: {own}")
+            found[own.key], lines[own.key] = own, number
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidInputError(f"{path}: error: the file of tuned schedules cannot be read: {reason}") from None
     kernels = {key: own for key, own in found.items() if isinstance(own, TunedEntry)}
     fusions = {key: own for key, own in found.items() if isinstance(own, FusionEntry)}
     return Tuned(path, kernels, fusions, lines)
@@ -162,22 +159,21 @@ def read_tuned(path: Path) -> Tuned:
 def write_tuned(path: Path, entries: Iterable[AnyEntry]) -> None:
     """Write entries, programs before kernels, in the order of their keys. Raises OSError if that is not possible."""
     ordered = sorted(entries, key=lambda own: (isinstance(own, TunedEntry), own.key))
-    path.write_text("".join(f"{own}\n" for own in ordered), encoding="utf-8")
+    write_whole(path, "".join(f"{own}\n" for own in ordered))
 
 
-def _read(line: str) -> AnyEntry:
-    """The entry of a line. Raises ValueError, as JSON's own errors are, that says what is wrong with it."""
-    given = json.loads(line)
-    kind = FusionEntry if isinstance(given, dict) and "program" in given else TunedEntry
+def _read(given: Mapping[str, Any]) -> AnyEntry:
+    """The entry of a line. Raises ValueError that says what is wrong with it."""
+    kind = FusionEntry if "program" in given else TunedEntry
     wanted = [each.name for each in fields(kind)]
-    if not isinstance(given, dict) or not {*wanted} - {"version"} <= {*given}:
+    if not {*wanted} - {"version"} <= {*given}:
         raise ValueError(f"it must have {', '.join(wanted)}")
-    values = {name: value for name, value in cast(dict[str, Any], given).items() if name in wanted}
-    texts = [
-        name for name in ("program", "kernel", "schedule", "decisions", "kernels", "card", "code") if name in wanted
-    ]
-    if not all(isinstance(values[name], str) for name in texts):
-        raise ValueError(f"{', '.join(texts)} must be text")
+    values = {name: value for name, value in given.items() if name in wanted}
+    numbers = ("us", "heuristic_us", "measured")
+    check_texts(values, [name for name in values if name not in numbers])
+    natural(values["measured"])
+    is_unknown = kind is TunedEntry and values["heuristic_us"] is None
+    values |= {name: microseconds(values[name]) for name in numbers[: 1 if is_unknown else 2]}
     return kind(**values)
 
 

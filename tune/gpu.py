@@ -5,7 +5,6 @@ A candidate may fault or never end. Then the answer is the last one, and whoever
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import tempfile
@@ -21,6 +20,7 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import target
 from deplodock.errors import Error
 from deplodock.runtime.device import Executable, device_target
+from deplodock.runtime.files import locked
 from deplodock.runtime.graph_timing import ROTATED_BYTES, OwnRuns, graph_of, replay_us, rotation
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.tune.checking import wrong_results
@@ -96,8 +96,7 @@ class _Bench:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        with self._lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with locked(self._lock):
             yield
 
 

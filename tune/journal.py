@@ -19,11 +19,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
+from deplodock.runtime.records import check_texts, is_time, json_lines
 from deplodock.tune.candidate import STATUSES, Candidate, Measurement
 from deplodock.version import __version__
 
 _TEXTS = ("kernel", "schedule", "code", "card")
+_NOTES = ("detail", "what", "version")
+"""The fields that a line may be without."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,11 @@ def read_journal(path: Path) -> Entries:
     entries: list[Entry] = []
     complaints: list[str] = []
     for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
-        *lines, _ = file.read_bytes().split(b"\n")
-        for number, line in enumerate(lines, 1):
-            try:
-                entries.append(_read(line.decode()))
-            except ValueError as error:
-                complaints.append(f"{file}:{number}: no measurement: {error}")
+        for number, own in json_lines(file, _read, is_log=True):
+            if isinstance(own, Entry):
+                entries.append(own)
+            else:
+                complaints.append(f"{file}:{number}: no measurement: {own}")
     return Entries(tuple(entries), tuple(complaints))
 
 
@@ -133,21 +136,15 @@ class Journal:
                 self._codes.setdefault((found.kernel, found.schedule), set()).add(found.code)
 
 
-def _read(line: str) -> Entry:
-    """The entry of a line. Raises ValueError, as JSON's own errors are, that says what is wrong with it."""
-    fields = json.loads(line)
-    if not isinstance(fields, Mapping):
-        raise ValueError("not an object")
-    missing = [name for name in _TEXTS if not isinstance(fields.get(name), str)]
-    if missing:
-        raise ValueError(f"{', '.join(missing)} must be there, as text")
+def _read(fields: Mapping[str, Any]) -> Entry:
+    """The entry of a line. Raises ValueError that says what is wrong with it."""
+    fields = {**dict.fromkeys(_NOTES, ""), **fields}
+    check_texts(fields, (*_TEXTS, *_NOTES))
     given, us = fields.get("status"), fields.get("us")
     if given not in STATUSES:
         raise ValueError(f"the status must be one of {', '.join(STATUSES)}")
     status = STATUSES[STATUSES.index(given)]
-    is_time = isinstance(us, int | float) and not isinstance(us, bool) and us > 0
-    if is_time != (status == "ok") or (not is_time and us is not None):
+    if is_time(us) != (status == "ok") or (us is not None and not is_time(us)):
         raise ValueError(f"us is {us} where the status is {status}")
-    kernel, schedule, code, card = (fields[name] for name in _TEXTS)
-    measurement = Measurement(kernel, schedule, code, status, us, str(fields.get("detail", "")))
-    return Entry(measurement, card, str(fields.get("what", "")), str(fields.get("version", "")))
+    kernel, schedule, code, card, detail, what, version = (fields[name] for name in (*_TEXTS, *_NOTES))
+    return Entry(Measurement(kernel, schedule, code, status, us, detail), card, what, version)

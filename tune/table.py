@@ -22,9 +22,14 @@ from pathlib import Path
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import new_context
+from deplodock.runtime.files import read_whole, write_whole
+from deplodock.runtime.records import microseconds, read_json
 from deplodock.schedule.steps import Schedule, format_schedule, parse_schedule
 from deplodock.tune.space import Decision, Point, Space
 from deplodock.tune.task import Task, tasks
+
+_LARGEST = 1 << 26
+"""The most bytes of a file."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ def write_table(path: Path, table: Table) -> None:
     lines: dict[int, list[float | str | None]] = {}
     for point, code in table.codes.items():
         lines.setdefault(code, [table.times[point]]).append(_text(point))
-    path.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines.values())))
+    write_whole(path, "".join(json.dumps(line) + "\n" for line in (head, *lines.values())))
 
 
 def read_table(path: Path) -> Table:
@@ -84,11 +89,12 @@ def read_table(path: Path) -> Table:
     times: dict[Point, float | None] = {}
     number = 1
     try:
-        first, *lines = path.read_text().splitlines()
-        head = json.loads(first)
+        first, *lines = read_whole(path, _LARGEST).decode().splitlines()
+        head = read_json(first)
         decisions = tuple(Decision(name, tuple(values)) for name, values in head["decisions"])
         for number, line in enumerate(lines, 2):
-            time, *points = json.loads(line)
+            time, *points = read_json(line)
+            time = None if time is None else microseconds(time)
             for point in map(_point, points):
                 codes[point], times[point] = number, time
         space = Space(parse_schedule(head["base"]), decisions, tuple(times), lambda point: 1.0, is_closed=True)

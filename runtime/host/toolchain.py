@@ -13,6 +13,9 @@ from pathlib import Path
 
 from deplodock.errors import CompileError
 from deplodock.runtime.cubins import cache_folder
+from deplodock.runtime.environment import compiler_environment
+from deplodock.runtime.files import is_private
+from deplodock.runtime.store import is_used, make_private
 
 _SOURCES = Path(__file__).parent
 _HEADERS = ("types.h", "engine.h", "memory.h", "ptx.h", "machine.h", "cuda.h")
@@ -72,21 +75,47 @@ def toolchain() -> Toolchain:
     compiler = find_compiler()
     if compiler is None:
         raise CompileError("no C++ compiler found: put g++ or clang++ on PATH")
-    version = subprocess.run([str(compiler), "--version"], capture_output=True, text=True, check=False).stdout
+    version = _done([str(compiler), "--version"]).stdout
     sources = [(_SOURCES / name).read_text(encoding="utf-8") for name in (*_HEADERS, *_UNITS)]
     key = hashlib.sha256("\0".join([str(compiler), version, *_FLAGS, *sources]).encode()).hexdigest()[:32]
     folder = cache_folder() / f"host-{key}"
-    if not folder.is_dir():
+    if not is_used(folder.parent) or not _can_make(folder.parent):
+        folder = Path(_own_folder().name) / folder.name
+    if not _is_ours(folder):
+        shutil.rmtree(folder, ignore_errors=True)
         _prepare(compiler, folder)
     return Toolchain(compiler, folder)
 
 
+def _can_make(folder: Path) -> bool:
+    """Make the folder of what is kept; whether that is possible."""
+    try:
+        make_private(folder)
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _own_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder of this process, where no other can be had."""
+    return tempfile.TemporaryDirectory(prefix="deplodock-")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder and all that is linked from it are there, and this user's alone."""
+    try:
+        statuses = [path.lstat() for path in (folder, *folder.iterdir())]
+    except OSError:
+        return False
+    return all(map(is_private, statuses))
+
+
 def _prepare(compiler: Path, folder: Path) -> None:
     """Compile our own sources to a folder, which appears when all of it is there."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as name:
         place = Path(name) / "made"
-        place.mkdir()
+        place.mkdir(mode=0o700)
         for header in _HEADERS:
             shutil.copyfile(_SOURCES / header, place / header)
         for unit in _UNITS:
@@ -101,10 +130,15 @@ def _prepare(compiler: Path, folder: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    done = _done(command)
     if done.returncode != 0:
         first = _ERROR.search(done.stderr)
         message = first[1] if first is not None else f"exit code {done.returncode}"
         raise CompileError(
             f"{Path(command[0]).name} rejected the text for the host: {message}\n{done.stderr.strip()[:4000]}"
         )
+
+
+def _done(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = compiler_environment()
+    return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)

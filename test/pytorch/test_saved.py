@@ -21,6 +21,7 @@ import deplodock
 from deplodock.errors import CompileError
 from deplodock.passes.driver import Level
 from deplodock.pytorch import runners
+from deplodock.pytorch.archive import pack
 from deplodock.pytorch.compiled import CompiledProgram
 from deplodock.pytorch.saved import read_file
 from deplodock.runtime import device as device_module
@@ -250,23 +251,21 @@ def test_damage_is_found(made: Path, tmp_path: Path) -> None:
 
 
 def changed(made: Path, path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """A copy of a file with a change of the facts in it."""
-    with zipfile.ZipFile(made) as source, zipfile.ZipFile(path, "w") as target:
-        for name in source.namelist():
-            content = source.read(name)
-            if name == "program.json":
-                facts = json.loads(content)
-                change(facts)
-                content = json.dumps(facts).encode()
-            target.writestr(name, content)
+    """A copy of a file with a change of the facts in it, and with the digest of that."""
+    with zipfile.ZipFile(made) as source:
+        members = {name: source.read(name) for name in source.namelist()}
+    facts = json.loads(members.pop("program.json"))
+    change(facts)
+    path.write_bytes(pack({name: fact for name, fact in facts.items() if name != "digest"}, members))
     return path
 
 
 def test_what_is_no_file_of_ours_is_refused(made: Path, tmp_path: Path) -> None:
     for path, message in (
         (tmp_path / "nothing.ddk", "nothing.ddk cannot be read: No such file"),
-        (tmp_path, "cannot be read: Is a directory"),
+        (tmp_path, "cannot be read: (Is a directory|it is no regular file)"),
         (Path(__file__), "test_saved.py is damaged, or no program that deplodock has saved: File is not a zip"),
+        (Path("/dev/zero"), "/dev/zero cannot be read: it is no regular file"),
     ):
         with pytest.raises(deplodock.InvalidInputError, match=message):
             deplodock.load(path)
@@ -297,10 +296,14 @@ def test_other_facts_are_refused(made: Path, tmp_path: Path, change: Callable[[A
 
 
 def test_ir_that_is_not_read(made: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(made) as source, zipfile.ZipFile(tmp_path / "new.ddk", "w") as target:
-        for name in source.namelist():
-            target.writestr(name, source.read(name).replace(b"kernel.launch", b"kernel.start"))
-    with pytest.raises(deplodock.InvalidInputError, match=r"new.ddk holds IR that this deplodock does not read: "):
+    with zipfile.ZipFile(made) as source:
+        members = {name: source.read(name).replace(b"kernel.launch", b"kernel.start") for name in source.namelist()}
+    facts = json.loads(members.pop("program.json"))
+    del facts["digest"]
+    (tmp_path / "new.ddk").write_bytes(pack(facts, members))
+    with pytest.raises(
+        deplodock.InvalidInputError, match=r"new.ddk: its kernel.mlir is no IR that this deplodock reads: "
+    ):
         deplodock.load(tmp_path / "new.ddk")
 
 

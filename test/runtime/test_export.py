@@ -19,9 +19,11 @@ from builds import build
 from host_samples import sample_of
 from kinds import KINDS, Kind
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.parser import Parser
 
-from deplodock.errors import CompileError, UnsupportedError
+from deplodock.analysis.host.arguments import entry_function, name_checks
+from deplodock.errors import CompileError, InvalidInputError, UnsupportedError
 from deplodock.passes.driver import new_context
 from deplodock.runtime import planned
 from deplodock.runtime.export import export
@@ -207,6 +209,70 @@ def test_kernels_for_another_gpu(
         run(tmp_path, [Calls(program_plan(module), "wrong_card")], driver)
     assert "RuntimeError: wrong_card_load: no kernel image" in capfd.readouterr().err
     assert (tmp_path / "calls").read_text() == "load wrong_card\n"
+
+
+FOREIGN = {
+    "a Makefile": lambda path: path.write_text("all:\n\techo mine\n"),
+    "an empty file": lambda path: path.touch(),
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": lambda path: os.mkfifo(path),
+    "a link to nowhere": lambda path: path.symlink_to("nowhere"),
+    "a link to a file": lambda path: path.symlink_to("../mine"),
+}
+
+
+@pytest.mark.usefixtures("_without_nvcc")
+@pytest.mark.parametrize("name", ["Makefile", "copy.cu", "copy.json", "copy.py"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_what_no_export_has_written_stays(tmp_path: Path, kind: str, name: str) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    (tmp_path / "mine").write_text("mine")
+    FOREIGN[kind](folder / name)
+    with pytest.raises(InvalidInputError, match=rf"copy/{name} is no file of an export: remove it, or export to anot"):
+        export(parsed(COPY), folder)
+    assert os.listdir(folder) == [name]
+    assert sorted(os.listdir(tmp_path)) == ["copy", "mine"]
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("_without_nvcc")
+def test_an_export_is_replaced_by_another(tmp_path: Path) -> None:
+    """Also where its files are links: these are replaced, and not followed."""
+    folder, elsewhere = tmp_path / "copy", tmp_path / "elsewhere"
+    before = {path: path.read_bytes() for path in export(parsed(COPY), folder)}
+    folder.rename(elsewhere)
+    folder.mkdir()
+    for path in before:
+        path.symlink_to(elsewhere / path.name)
+    changed = COPY.replace("threads(%thread = 4)", "threads(%thread = 2)")
+    assert export(parsed(changed), folder) == [*before]
+    assert not any(path.is_symlink() for path in before)
+    assert {folder / path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
+    assert not list(folder.glob("*.unfinished"))
+
+
+MESSAGES = ["bad */ #error X /*", "a\nb\\", "??/", "/*/*/", "\u202e */", "\0"]
+
+
+@pytest.mark.usefixtures("_without_nvcc")
+def test_no_text_of_a_program_ends_a_comment(tmp_path: Path, toolkit: Path) -> None:
+    module = parsed(
+        COPY
+        + "func.func @main(%x: memref<4xf32>, %ok: memref<i1>) -> (memref<4xf32>"
+        + ", memref<i1>" * len(MESSAGES)
+        + ") {\n%out = memref.alloc() : memref<4xf32>\n"
+        + "kernel.launch @k_copy(%x, %out) : memref<4xf32>, memref<4xf32>\n"
+        + f"func.return %out{', %ok' * len(MESSAGES)} : memref<4xf32>{', memref<i1>' * len(MESSAGES)}\n}}"
+    )
+    entry = entry_function(module)
+    assert isinstance(entry, FuncOp)
+    name_checks(entry, MESSAGES)
+    export(module, tmp_path / "checked")
+    build([tmp_path / "checked/checked.c"], tmp_path / "libchecked.so", toolkit)
+    header = (tmp_path / "checked/checked.h").read_text()
+    assert "which must be true: bad *_/ #error X /_*\n" in header
+    assert header.isascii()
 
 
 def test_a_program_without_kernels(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from deplodock.errors import CompileError
+from deplodock.runtime import environment
 from deplodock.runtime import nvcc as nvcc_module
 from deplodock.runtime.nvcc import (
     KernelReport,
@@ -165,14 +166,27 @@ def test_a_compiler_that_does_not_say_its_version(tmp_path: Path) -> None:
         nvcc_identity(fake_nvcc(tmp_path, "echo no license; exit 2"))
 
 
-@pytest.mark.parametrize(
-    "name", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CPATH", "CPLUS_INCLUDE_PATH"]
-)
-def test_a_cubin_depends_on_the_environment_of_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_cubin_depends_on_the_preprocessor_of_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = fake_nvcc(tmp_path, "echo 13.0")
-    monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("NVCC_CCBIN", raising=False)
     plain = nvcc_identity(nvcc)
-    monkeypatch.setenv(name, "-use_fast_math")
+    monkeypatch.setenv("NVCC_CCBIN", "/usr/bin/clang++")
     assert nvcc_identity(nvcc) != plain
-    monkeypatch.setenv(name, "")
+    monkeypatch.setenv("NVCC_CCBIN", "")
     assert nvcc_identity(nvcc) == plain
+
+
+@pytest.mark.parametrize("name", environment.LEFT_OUT)
+def test_what_changes_code_is_left_out_of_the_environment_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    nvcc = fake_nvcc(tmp_path, f"echo 13.0 ${name} > {tmp_path / 'seen'}; exit 1")
+    environment._note_once.cache_clear()
+    monkeypatch.setenv(name, "-use_fast_math")
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            compile_cubin("", "sm_90a", nvcc=nvcc)
+    assert (tmp_path / "seen").read_text() == "13.0\n"
+    assert [record.message for record in caplog.records] == [
+        f"{name} of the environment is left out where kernels are compiled: results are those of deplodock's own flags"
+    ]

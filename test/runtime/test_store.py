@@ -131,11 +131,69 @@ def test_entries_and_folders_of_others_do_not_count(
 
 
 def test_files_of_killed_writers_are_removed_at_the_first_write(store: Store) -> None:
-    store.folder.mkdir(mode=0o700, parents=True)
-    old, young = (store.folder / f"{name}.unfinished" for name in ("old", "young"))
-    for path in (old, young):
-        path.touch()
-    os.utime(old, (0, time.time() - 2 * store_module._ABANDONED))
+    store_module.make_private(store.folder)
+    old, young = abandoned(store.folder)
     store.write("key", CONTENT)
     assert not old.exists()
     assert young.exists()
+
+
+def abandoned(folder: Path) -> tuple[Path, Path]:
+    """Two files of killed writers, the first one old."""
+    old, young = (folder / f"{name}.unfinished" for name in ("old", "young"))
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (0, time.time() - 2 * store_module._ABANDONED))
+    return old, young
+
+
+@pytest.mark.parametrize("mark", [None, "Signature: 8a477f597d28d172789f06886806bc55\n"])
+def test_nothing_is_removed_in_a_folder_that_is_not_marked_as_ours(store: Store, mark: str | None) -> None:
+    store.folder.mkdir(mode=0o700, parents=True)
+    if mark is not None:
+        (store.folder / "CACHEDIR.TAG").write_text(mark)
+    old, _ = abandoned(store.folder)
+    store.write("key", CONTENT)
+    assert store.read("key") == CONTENT
+    assert old.exists()
+
+
+def test_entries_that_are_exchanged_are_not_found(store: Store) -> None:
+    store.write("one", b"1")
+    store.write("two", b"2")
+    one, two, other = (store.folder / name for name in ("one.entry", "two.entry", "other"))
+    one.rename(other)
+    two.rename(one)
+    other.rename(two)
+    assert (store.read("one"), store.read("two")) == (None, None)
+    store.write("one", b"1")
+    assert store.read("one") == b"1"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_folder_that_others_may_write_is_not_used(store: Store, mode: int, caplog: pytest.LogCaptureFixture) -> None:
+    store.write("key", CONTENT)
+    store.folder.chmod(mode)
+    assert store.read("key") is None
+    store.write("new", CONTENT)
+    assert not (store.folder / "new.entry").exists()
+    (record,) = caplog.records
+    folder = store.folder
+    assert record.message == f"the cache {folder} is not used: others may write it: chmod go-w {folder}"
+
+
+def test_a_link_to_a_folder_of_ones_own_is_used(store: Store) -> None:
+    (own := store.folder.with_name("own")).mkdir(mode=0o700)
+    store.folder.symlink_to(own)
+    store.write("key", CONTENT)
+    assert store.read("key") == CONTENT
+
+
+def test_what_is_written_goes_through_no_link(store: Store) -> None:
+    store.write("key", CONTENT)
+    (victim := store.folder.with_name("victim")).write_text("mine")
+    entry(store).unlink()
+    (store.folder / "key.entry").symlink_to(victim)
+    store.write("key", CONTENT)
+    assert victim.read_text() == "mine"
+    assert store.read("key") == CONTENT

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from deplodock.dialects.precision import PRECISIONS
+from deplodock.errors import InvalidInputError
+from deplodock.runtime.files import write_whole
+from deplodock.runtime.records import check_texts, json_lines
 
 OWN, EAGER, COMPILED = "deplodock", "PyTorch, graph", "torch.compile, graph"
 OWN_LOOP, EAGER_LOOP, COMPILED_LOOP = "deplodock, loop", "PyTorch, loop", "torch.compile, loop"
@@ -77,12 +80,27 @@ def products_of_pytorch(precision: str) -> str:
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """The results in a folder by name; none if there is no file."""
+    """The results in a folder by name; none if there is no file. Raises InvalidInputError for what is no result."""
     path = folder / "results.jsonl"
     if not path.is_file():
         return {}
-    results = [Result(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {result.name: result for result in results}
+    found: dict[str, Result] = {}
+    for number, result in json_lines(path, _read):
+        if isinstance(result, ValueError):
+            raise InvalidInputError(f"{path}:{number}: error: no result: {result}")
+        found[result.name] = result
+    return found
+
+
+def _read(given: Mapping[str, Any]) -> Result:
+    """The result of a line. Raises ValueError that says what is wrong with it."""
+    wanted = [each.name for each in fields(Result)]
+    if {*given} != {*wanted}:
+        raise ValueError(f"it must have {', '.join(wanted)}")
+    check_texts(given, ("name", "kind", "error"))
+    if not isinstance(given["conditions"], dict) or not isinstance(given["bench"], dict | None):
+        raise ValueError("bench and conditions must be objects")
+    return Result(**given)
 
 
 def write_results(folder: Path, results: Iterable[Result], page: Callable[[Sequence[Result]], str]) -> None:
@@ -90,8 +108,8 @@ def write_results(folder: Path, results: Iterable[Result], page: Callable[[Seque
     kept = list(results)
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(asdict(result)) for result in kept]
-    (folder / "results.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (folder / "results.md").write_text(page(kept), encoding="utf-8")
+    write_whole(folder / "results.jsonl", "".join(f"{line}\n" for line in lines))
+    write_whole(folder / "results.md", page(kept))
 
 
 def markdown(results: Sequence[Result]) -> str:
