@@ -138,7 +138,7 @@ class Journal:
 
 def _read(fields: Mapping[str, Any]) -> Entry:
     """The entry of a line. Raises ValueError that says what is wrong with it."""
-    fields = {**dict.fromkeys(_NOTES, ""), **fields}
+    fields = dict[str, Any](dict.fromkeys(_NOTES, "")) | {**fields}
     check_texts(fields, (*_TEXTS, *_NOTES))
     given, us = fields.get("status"), fields.get("us")
     if given not in STATUSES:

@@ -25,7 +25,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     compiler.chmod(0o755)
     monkeypatch.setattr(toolchain_module, "find_compiler", lambda: compiler)
     monkeypatch.setenv("DEPLODOCK_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(toolchain_module, "_own_folder", toolchain_module._own_folder.__wrapped__)
     return tmp_path / "cache"
 
 
@@ -38,28 +37,28 @@ def test_it_is_compiled_once(cache: Path) -> None:
     own = folder()
     assert own.parent == cache
     assert (cache.stat().st_mode & 0o777, own.stat().st_mode & 0o777) == (0o700, 0o700)
-    (own / "engine.o").write_text("kept")
+    (own / "engine.cpp.o").write_text("kept")
     assert folder() == own
-    assert (own / "engine.o").read_text() == "kept"
+    assert (own / "engine.cpp.o").read_text() == "kept"
 
 
-@pytest.mark.parametrize("name", ["", "engine.o", "cuda.h"])
+@pytest.mark.parametrize("name", ["", "engine.cpp.o", "cuda.h"])
 def test_what_others_may_write_is_compiled_again(cache: Path, name: str) -> None:
     own = folder()
-    (own / "engine.o").write_text("evil")
+    (own / "engine.cpp.o").write_text("evil")
     (own / name).chmod(0o777)
     assert folder() == own
-    assert (own / "engine.o").read_text() == "compiled\n"
+    assert (own / "engine.cpp.o").read_text() == "compiled\n"
     assert (own.stat().st_mode & 0o777, (own / name).stat().st_mode & 0o022) == (0o700, 0)
 
 
 def test_a_link_is_not_taken(cache: Path, tmp_path: Path) -> None:
     own = folder()
     (tmp_path / "evil").write_text("evil")
-    (own / "engine.o").unlink()
-    (own / "engine.o").symlink_to(tmp_path / "evil")
+    (own / "engine.cpp.o").unlink()
+    (own / "engine.cpp.o").symlink_to(tmp_path / "evil")
     folder()
-    assert (own / "engine.o").read_text() == "compiled\n"
+    assert (own / "engine.cpp.o").read_text() == "compiled\n"
     assert (tmp_path / "evil").read_text() == "evil"
 
 
