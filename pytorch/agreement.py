@@ -25,6 +25,7 @@ from deplodock.passes.driver import new_context
 from deplodock.pytorch.signature import CallSignature, TensorFacts
 from deplodock.runtime.plan import ProgramPlan, TensorMapPlan, program_plan
 from deplodock.runtime.planned import PlannedProgram
+from deplodock.runtime.records import one_line
 from deplodock.runtime.simulated import repeats
 
 _Kind: TypeAlias = tuple[tuple[int, ...], str]
@@ -39,9 +40,6 @@ _MOST_ELEMENTS = 1 << 20
 
 _MOST_STEPS = 1 << 20
 """The steps of what a host function repeats: a plan has the launches of each."""
-
-_WORDS = 300
-"""The letters of a reason that a message has."""
 
 _HEADER_BYTES = 1024
 """The bytes that a file of tensors says of each, at most."""
@@ -112,7 +110,7 @@ def check_modules(plan: ProgramPlan, kernels: ModuleOp, loops: ModuleOp) -> None
         if outputs and (_types(inputs), _types(outputs)) != (_buffers(plan, plan.inputs), _buffers(plan, plan.outputs)):
             raise InvalidInputError("its loops are those of another program")
     except DiagnosticException as error:
-        raise InvalidInputError(str(error)) from None
+        raise InvalidInputError(one_line(str(error))) from None
 
 
 class _FileParser(FloatLiteralsParser):
@@ -151,4 +149,4 @@ def _types(types: Sequence[MemRefType[Attribute]]) -> list[_Kind]:
 
 
 def _unread(name: str, reason: str) -> str:
-    return f"its {name}.mlir is no IR that this deplodock reads: {' '.join(reason.split())[:_WORDS]}"
+    return f"its {name}.mlir is no IR that this deplodock reads: {one_line(reason)}"

@@ -34,7 +34,7 @@ from deplodock.pytorch.signature_text import read_signature, write_signature
 from deplodock.runtime.files import opened, write_whole
 from deplodock.runtime.plan_text import read_plan, write_plan
 from deplodock.runtime.planned import PlannedProgram, compiled, planned_program
-from deplodock.runtime.records import shown
+from deplodock.runtime.records import one_line, shown
 from deplodock.version import __version__
 
 FORMAT = 1
@@ -44,9 +44,6 @@ _LEVELS = (Level.TENSOR, Level.LOOP, Level.KERNEL)
 
 _FACTS = {"format", "deplodock", "arch", "device", "signature", "digest"}
 """What `program.json` says."""
-
-_WORDS = 300
-"""The letters of a reason that a message has."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +119,12 @@ def read_file(path: Path) -> ProgramFile:
         with opened(path) as file:
             return _read(file)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}") from None
+        raise InvalidInputError(f"{path}: {one_line(str(error))}") from None
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror or error}") from None
     except Exception as error:
         # The readers of archives, JSON and safetensors raise all kinds of errors for what is damaged.
-        reason = "it nests too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())[:_WORDS]
+        reason = "it nests too deep" if isinstance(error, RecursionError) else one_line(str(error))
         raise InvalidInputError(f"{path} is damaged, or no program that deplodock has saved: {reason}") from None
 
 

@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import Error
+from deplodock.runtime.records import one_line
 
 DEBUG = "DEPLODOCK_DEBUG"
 """The environment variable that, if it is not empty, has falls and faults raised."""
@@ -122,7 +123,7 @@ def report(falls: Sequence[Fall]) -> None:
     for fall in falls:
         if fall.kind is not FallKind.UNTUNED and not catches():
             raise Error(str(fall))
-        _LOG.warning("%s%s", "" if fall.kind is FallKind.UNTUNED else "deplodock: ", fall)
+        _LOG.warning("%s%s", "" if fall.kind is FallKind.UNTUNED else "deplodock: ", one_line(str(fall)))
 
 
 def reason_of(error: Exception) -> str:

@@ -7,6 +7,7 @@ what is written, and nobody sees a half of a file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -29,21 +30,21 @@ def opened(path: Path) -> Generator[IO[bytes]]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is no regular file")
+            raise _refusal(path, "it is no regular file")
         yield file
 
 
 def read_whole(path: Path, most: int) -> bytes:
     """The bytes of a regular file. Raises OSError where it is none, cannot be read, or has more bytes than `most`."""
     with opened(path) as file:
-        check_size(os.fstat(file.fileno()).st_size, most)
+        check_size(file, path, most)
         return file.read(most)
 
 
-def check_size(size: int, most: int) -> None:
-    """Raise OSError for a size in bytes that is more than there may be."""
-    if size > most:
-        raise OSError(f"it has {size} bytes, and may have {most}")
+def check_size(file: IO[bytes], path: Path, most: int) -> None:
+    """Raise OSError for a file of more bytes than there may be."""
+    if (size := os.fstat(file.fileno()).st_size) > most:
+        raise _refusal(path, f"it has {size} bytes, and may have {most}")
 
 
 def chunks(file: IO[bytes], most: int) -> Iterator[bytes]:
@@ -61,7 +62,7 @@ def write_whole(path: Path, content: bytes | str, *, mode: int = 0o666) -> None:
     Raises OSError where it cannot be written, or a folder or a device is there.
     """
     if path.is_char_device() or path.is_block_device():
-        raise OSError("it is a device")
+        raise _refusal(path, "it is a device")
     unfinished = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(unfinished, flags, mode)
@@ -75,15 +76,29 @@ def write_whole(path: Path, content: bytes | str, *, mode: int = 0o666) -> None:
         raise
 
 
-@contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Hold a lock that processes of this user share. Raises OSError where the file is a link, or somebody else's."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "rb+", buffering=0) as file:
-        if not is_private(os.fstat(file.fileno())):
-            raise PermissionError(f"{path} is not this user's alone: remove it")
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+class FileLock:
+    """A lock that processes of this user share: a file, which is open as long as this object lives."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where the file is a link, or somebody else's."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._file = open(os.open(path, flags, 0o600), "rb+", buffering=0)  # noqa: SIM115
+        if not is_private(os.fstat(self._file.fileno())):
+            raise _refusal(path, "it is not this user's alone: remove it")
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Hold it."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+def _refusal(path: Path, reason: str) -> OSError:
+    """An error of the system, as it has no number of its own for it."""
+    return OSError(errno.EINVAL, reason, str(path))
 
 
 def is_private(status: os.stat_result) -> bool:

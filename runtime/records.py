@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,6 +16,8 @@ _LONGEST_LINE = 1 << 20
 
 _LARGEST_FILE = 1 << 28
 """The most bytes of a file of lines; what is made of them takes a few times as much memory."""
+
+_LONGEST_MESSAGE = 400
 
 _MOST = 1 << 62
 """What no size, number or offset reaches."""
@@ -42,7 +43,7 @@ def json_lines(
     where the file cannot be read, is no regular file, or is too large.
     """
     with opened(path) as file:
-        check_size(os.fstat(file.fileno()).st_size, _LARGEST_FILE)
+        check_size(file, path, _LARGEST_FILE)
         number = 0
         while line := file.readline(_LONGEST_LINE + 1):
             number += 1
@@ -104,6 +105,13 @@ def shown(value: Any) -> str:
     except RecursionError:
         return "a deep nest"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def one_line(text: str) -> str:
+    """A text that may hold anything as a part of a message: in one line, without signs that terminals take for more."""
+    words = " ".join(text.split())
+    plain = "".join(sign if sign.isprintable() else "?" for sign in words[: _LONGEST_MESSAGE + 1])
+    return plain if len(plain) <= _LONGEST_MESSAGE else f"{plain[:_LONGEST_MESSAGE]}.."
 
 
 def _refuse(name: str) -> float:

@@ -82,7 +82,8 @@ def _step(text: str, part: str, target: str | None) -> RuleStep:
     """One step of a schedule's text, from what is left of it without its target."""
     try:
         specs = list(parse_pipeline(part)) or [ArgSpec("", {})]
-    except ArgSpecParseError as error:
+    except (ArgSpecParseError, ValueError) as error:
+        # A ValueError is of a number of thousands of digits.
         raise VerifyException(f"malformed schedule {text!r}: {error}") from error
     if len(specs) > 1 or not specs[0].name:
         raise VerifyException(f"malformed schedule {text!r}: {part!r} is no step; a step is rule(target){{options}}")

@@ -9,8 +9,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import target
 from deplodock.errors import Error
 from deplodock.runtime.device import Executable, device_target
-from deplodock.runtime.files import locked
+from deplodock.runtime.files import FileLock
 from deplodock.runtime.graph_timing import ROTATED_BYTES, OwnRuns, graph_of, replay_us, rotation
 from deplodock.runtime.planned import PlannedProgram
 from deplodock.tune.checking import wrong_results
@@ -62,7 +61,7 @@ class _Bench:
         self._hung: Hung | None = None
         facts = torch.cuda.get_device_properties(gpu)
         self._most_bytes = facts.total_memory * _SHARE
-        self._lock = Path(tempfile.gettempdir()) / f"deplodock-{os.geteuid()}-{facts.uuid}.lock"
+        self._lock = FileLock(Path(tempfile.gettempdir()) / f"deplodock-{os.geteuid()}-{facts.uuid}.lock")
 
     def begin(self, request: Begin) -> str:
         """Draw the inputs of a kernel, and compute what should come out. Returns why that cannot be, if so.
@@ -85,7 +84,7 @@ class _Bench:
             return None
         self._kernels[request.kernel] = own
         try:
-            with self._alone():
+            with self._lock.held():
                 return own.measure(request)
         except Hung as error:
             # To free what a run holds is to wait for its end, so it is kept until the process is killed.
@@ -93,11 +92,6 @@ class _Bench:
             return Found("hang", detail=str(error))
         except (Error, RuntimeError) as error:
             return Found("fault", detail=next(iter(str(error).splitlines()), type(error).__name__))
-
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        with locked(self._lock):
-            yield
 
 
 class _Kernel:

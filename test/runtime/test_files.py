@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
-from deplodock.runtime.files import locked, opened, read_whole, write_whole
+from deplodock.runtime.files import FileLock, opened, read_whole, write_whole
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
@@ -53,13 +54,21 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path, path: str) -> None:
 def test_a_lock_truncates_nothing_and_follows_no_link(tmp_path: Path) -> None:
     (victim := tmp_path / "victim").write_text("mine")
     (link := tmp_path / "link").symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic link"), locked(link):
-        pass
-    with locked(victim):
+    with pytest.raises(OSError, match="symbolic link"):
+        FileLock(link)
+    with FileLock(victim).held():
         pass
     assert victim.read_text() == "mine"
-    with locked(tmp_path / "new"):
-        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+    FileLock(tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
     victim.chmod(0o666)
-    with pytest.raises(PermissionError, match="victim is not this user's alone: remove it"), locked(victim):
+    with pytest.raises(OSError, match=r"it is not this user's alone: remove it: '.*victim'"):
+        FileLock(victim)
+
+
+def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
+    one, other = FileLock(tmp_path / "lock"), FileLock(tmp_path / "lock")
+    with one.held(), pytest.raises(BlockingIOError):
+        fcntl.flock(other._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with other.held():
         pass

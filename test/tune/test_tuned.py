@@ -118,6 +118,27 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
         read_tuned(tmp_path / "none")
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "{" * 10_000,
+        "tileify" * 10_000,
+        "tileify,blockify-launch{threads=" + "9" * 5000 + "}",
+        "tileify\n\x1b[2J",
+        "a,a",
+    ],
+)
+def test_a_schedule_that_is_none_is_left_out_in_one_line(
+    task: Task, tmp_path: Path, caplog: pytest.LogCaptureFixture, schedule: str
+) -> None:
+    found = tuned(path := tmp_path / "t.jsonl", replace(ENTRY, kernel=task.key, schedule=schedule))
+    assert lowered(sums(), found)[1] == ""
+    (record,) = caplog.records
+    assert record.message.startswith(f"{path}:1: the schedule is left out, as it is refused: ")
+    assert record.message.isprintable()
+    assert len(record.message) < len(str(path)) + 500
+
+
 def test_a_kernel_is_found_by_what_it_computes_and_for_which_target(task: Task) -> None:
     assert [each.key for each in tasks(sums("k_other", "y"))] == [task.key]
     assert [each.key for each in tasks(sums(target="a100"))] != [task.key]
