@@ -66,7 +66,7 @@ class Fall:
     def __str__(self) -> str:
         operations = ", ".join(self.operations)
         if self.kind is FallKind.UNTUNED:
-            return f"{operations}: the schedule is left out, as it is refused: {self.reason}"
+            return f"{operations}: the schedule is left out, as it is refused: {one_line(self.reason)}"
         if self.kind is FallKind.LEFT:
             return f"{operations} is left to PyTorch: {self.reason}"
         what = (
@@ -123,7 +123,7 @@ def report(falls: Sequence[Fall]) -> None:
     for fall in falls:
         if fall.kind is not FallKind.UNTUNED and not catches():
             raise Error(str(fall))
-        _LOG.warning("%s%s", "" if fall.kind is FallKind.UNTUNED else "deplodock: ", one_line(str(fall)))
+        _LOG.warning("%s%s", "" if fall.kind is FallKind.UNTUNED else "deplodock: ", fall)
 
 
 def reason_of(error: Exception) -> str:
