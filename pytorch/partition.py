@@ -110,7 +110,10 @@ def _reason_against_decomposing(module: ModuleOp) -> str:
 
 
 class Part(nn.Module):
-    """A compiled part of a graph, called as its submodule is; results are new tensors with the strides of PyTorch's."""
+    """A compiled part of a graph, called as its submodule is; results are new tensors with the strides of PyTorch's.
+
+    Several results are a tuple.
+    """
 
     def __init__(self, runner: Runner, results: Sequence[torch.Tensor], checks: Sequence[str], is_single: bool) -> None:
         """`results` say shapes and strides; `runner` gives them in the order of memory, then what is checked."""
@@ -125,7 +128,7 @@ class Part(nn.Module):
         count = len(self._layouts)
         for holds, message in zip(values[count:], self._checks, strict=True):
             assert_holds(holds, message)
-        results = [laid_out(value, *layout) for value, layout in zip(values[:count], self._layouts, strict=True)]
+        results = (*(laid_out(value, *layout) for value, layout in zip(values[:count], self._layouts, strict=True)),)
         return results[0] if self._is_single else results
 
 
@@ -166,8 +169,8 @@ class PartsRunner:
         _forget_order(fused)
         self.reasons |= support.reasons
         self.places |= support.places
-        parts = [(name, part) for name, part in fused.named_children() if isinstance(part, fx.GraphModule)]
-        taken = [(name, part, *own) for name, part in parts if (own := self._taken(part)) is not None]
+        parts = _parts(fused)
+        taken = [(name, part, *own) for name, part in parts.items() if (own := self._taken(part)) is not None]
         lower_ahead([(lowered.module, device) for *_, lowered, device in taken], self._options)
         for name, part, lowered, device in taken:
             self._compile_part(fused, name, part, lowered, device)
@@ -247,6 +250,12 @@ def _said(node: fx.Node) -> str:
     return overload_of(node) + ("" if place is None else f" ({place[0]}:{place[1]})")
 
 
+def _parts(fused: fx.GraphModule) -> dict[str, fx.GraphModule]:
+    """The graphs that a graph calls, by name. Those that it only hands to an operation of a higher order are its."""
+    calls = fused.graph.find_nodes(op="call_module")
+    return {str(node.target): fused.get_submodule(str(node.target)) for node in calls}  # pyright: ignore[reportReturnType]
+
+
 def _results(part: fx.GraphModule) -> list[torch.Tensor]:
     """What is known of the results of a part."""
     return [value.meta["val"] for value in output_values(part) if isinstance(value, fx.Node)]
@@ -267,17 +276,19 @@ def _keep_order(graph: fx.GraphModule) -> None:
 
 def _forget_order(fused: fx.GraphModule) -> None:
     """Take the order of calls from them again, in the parts too: PyTorch may come to run those."""
-    for graph in fused.modules():
-        if isinstance(graph, fx.GraphModule):
-            for node in graph.graph.nodes:
-                if _AFTER in node.kwargs:
-                    node.kwargs = {name: value for name, value in node.kwargs.items() if name != _AFTER}
-            graph.recompile()
+    for graph in (fused, *_parts(fused).values()):
+        for node in graph.graph.nodes:
+            if _AFTER in node.kwargs:
+                node.kwargs = {name: value for name, value in node.kwargs.items() if name != _AFTER}
+        graph.recompile()
 
 
 def _has_effects(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        # What its bodies do is not looked into.
+        return True
     is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
     if is_random and overload_called(node) is not None:
         return drops_out(node)
