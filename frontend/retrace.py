@@ -47,13 +47,13 @@ class _AtShapes(fx.Interpreter):
     def specialised(self, args: Sequence[Any]) -> fx.GraphModule:
         self._copy = fx.Graph()
         self._copies: dict[fx.Node, Any] = {}
-        mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-        with mode:
-            given = [
-                mode.from_tensor(arg, static_shapes=True) if isinstance(arg, torch.Tensor) else arg for arg in args
-            ]
-            self.run(*given)
+        self._mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        with self._mode:
+            self.run(*map(self._fake, args))
         return fx.GraphModule(self.module, self._copy)
+
+    def _fake(self, value: Any) -> Any:
+        return self._mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
 
     def run_node(self, n: fx.Node) -> Any:
         if n.target is _ASSERT_METADATA:
@@ -62,7 +62,8 @@ class _AtShapes(fx.Interpreter):
         is_number = isinstance(value, int | float)
         if n.op == "placeholder" or not is_number:
             copy = self._copy.node_copy(n, self._copies.__getitem__)
-            copy.meta["val"] = value
+            # A constant is run as it is, since numbers may be read from it, and known as what it is among the others.
+            copy.meta["val"] = self._fake(value) if n.op == "get_attr" else value
             self._copies[n] = value if is_number else copy
         else:
             self._copies[n] = value

@@ -116,6 +116,20 @@ def test_new_shapes_are_compiled_anew(runners: list[PartsRunner]) -> None:
     assert len(runners) == 3
 
 
+def test_constants_of_a_graph_of_many_shapes(runners: list[PartsRunner]) -> None:
+    """A cache of transformers starts as an empty constant; others are scalars, and numbers are read from some."""
+
+    def program(x: Tensor) -> Tensor:
+        scale = torch.tensor(3.0) * torch.tensor([1.0, 2.0], dtype=x.dtype)
+        return F.elu(torch.cat([torch.tensor([], dtype=x.dtype), x * 2]) + scale) * torch.tensor([2, 3]).max()
+
+    run = compiled(program, dynamic=True)
+    for rows in (4, 5):
+        x = torch.randn(rows, 2)
+        torch.testing.assert_close(run(x), program(x))
+    assert [(len(runner.parts), runner.left) for runner in runners] == [(1, 0), (1, 0)]
+
+
 def test_no_thread_traces_while_another_captures(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo.convert_frame import compile_lock
 

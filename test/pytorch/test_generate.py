@@ -45,3 +45,16 @@ def test_a_cache_that_grows_is_told_of(caplog: pytest.LogCaptureFixture) -> None
     assert "again, for set 2 of shapes: argument" in reason
     assert "(1, 1, 7, 8)" in reason
     assert "its set 2 of shapes (2 of 16 kept)" in last
+
+
+@pytest.mark.filterwarnings("error:deplodock leaves")
+def test_prompts_of_other_lengths_are_compiled_whole() -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.Qwen2Config(vocab_size=16, max_position_embeddings=16, **sizes, num_key_value_heads=1)
+    model = transformers.Qwen2ForCausalLM(config).eval().bfloat16()
+    prompts = [torch.tensor([[3, 1, 4, 1, 5, 9][:length]]) for length in (4, 5)]
+    options: dict[str, Any] = {"max_new_tokens": 2, "do_sample": False, "pad_token_id": 0}
+    wanted = [model.generate(prompt, **options) for prompt in prompts]
+    model.forward = torch.compile(model.forward, backend="deplodock")
+    assert all(model.generate(prompt, **options).equal(own) for prompt, own in zip(prompts, wanted, strict=True))
