@@ -39,7 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.host.arguments import name_checks
 from deplodock.dialects.elements import FLOATS, WIDE, ui8
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
-from deplodock.dialects.torch.aten import ALIASES, WIDE_NUMBERS
+from deplodock.dialects.torch.aten import ALIASES, MIXED, WIDE_NUMBERS
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.errors import Error, UnsupportedError
@@ -210,28 +210,39 @@ class _Importer:
         op_class = aten_op(_overload(node))
         if op_class is None:
             raise self.error(node, _unsupported(node))
-        results = self.result_types(node, op_class.schema())
-        element = self.computed_element(node, op_class.schema(), results[0].element_type)
-        types = [TensorType(element, results[0].get_shape()), *results[1:]]
-        op = op_class.of(self.arguments(node, op_class.schema(), element), types)
+        schema = op_class.schema()
+        results = self.result_types(node, schema)
+        element = self.computed_element(node, schema, results)
+        types = [
+            TensorType(element, result.get_shape()) if schema.shares_element(position) else result
+            for position, result in enumerate(results)
+        ]
+        op = op_class.of(self.arguments(node, schema, element), types)
         try:
             op.verify()
         except VerifyException as error:
             raise self.error(node, f"{node.target} is not supported here: {error}") from None
-        values = list(self.append(node, op, node.name))
-        values[0] = self.cast(node, values[0], results[0].element_type)
-        if op_class.schema().has_many_results:
+        made = zip(self.append(node, op, node.name), results, strict=True)
+        values = [self.cast(node, value, result.element_type) for value, result in made]
+        if schema.has_many_results:
             self.lists[node] = values
         else:
             (self.values[node],) = values
 
-    def computed_element(self, node: fx.Node, schema: Schema, element: Attribute) -> Attribute:
-        """The element type that a call computes, which may be wider than that of its result."""
-        if schema.name not in WIDE_NUMBERS or element not in WIDE or element not in FLOATS:
+    def computed_element(self, node: fx.Node, schema: Schema, results: Sequence[TensorType[Attribute]]) -> Attribute:
+        """The element type that a call computes, which may be wider than that of its first result."""
+        element = results[0].element_type
+        if element not in WIDE or element not in FLOATS:
             return element
-        other = node.args[1] if len(node.args) > 1 else None
-        value = other.meta["val"] if isinstance(other, fx.Node) else torch.empty(0)
-        is_wide = not value.shape and value.is_floating_point() and _ELEMENTS.get(value.dtype) != element
+        if schema.name in MIXED:
+            operands = [tensor_type(source.meta["val"], "an operand") for source in node.all_input_nodes]
+            is_wide = any(type.element_type != element for type in (*operands, *results))
+        elif schema.name in WIDE_NUMBERS:
+            other = node.args[1] if len(node.args) > 1 else None
+            value = other.meta["val"] if isinstance(other, fx.Node) else torch.empty(0)
+            is_wide = not value.shape and value.is_floating_point() and _ELEMENTS.get(value.dtype) != element
+        else:
+            is_wide = False
         return WIDE[element] if is_wide else element
 
     def result_types(self, node: fx.Node, schema: Schema) -> list[TensorType[Attribute]]:
@@ -329,7 +340,7 @@ class _Importer:
         assert isinstance(source, TensorType)
         if element is None or source.element_type == element:
             return operand
-        if _overload(node) in ("rms_norm", "layer_norm"):
+        if _overload(node) == "rms_norm":
             raise self.error(node, f"{node.target} on tensors of different dtypes is not supported; cast them first")
         to_copy = aten_op("_to_copy")
         assert to_copy is not None

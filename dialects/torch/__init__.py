@@ -214,7 +214,7 @@ class AtenOp(IRDLOperation):
             raise VerifyException(f"expected {'results' if schema.has_many_results else 'one result'}")
         for position, type in enumerate(results):
             wanted = schema.result_elements(position)
-            same = wanted != schema.elements or type.element_type == results[0].element_type
+            same = not schema.shares_element(position) or type.element_type == results[0].element_type
             if type.element_type not in wanted or not same:
                 raise self._computes_on(wanted, type.element_type)
         common = None if schema.rule is TypeRule.COMPARE else results[0]

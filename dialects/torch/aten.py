@@ -23,6 +23,9 @@ TRUTH = (i1, ui8)
 WIDE_NUMBERS = ("mul.Tensor", "div.Tensor", "div.Tensor_mode", "floor_divide")
 """Overloads whose second operand, a number or a tensor without dimensions, stays f32 beside half precision."""
 
+MIXED = ("layer_norm", "group_norm", "_native_batch_norm_legit_no_training")
+"""Overloads whose first result may be half precision where other tensors are f32: they compute f32 and round once."""
+
 PRODUCTS = (
     *("matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv", "linear", "einsum"),
     *("scaled_dot_product_attention", "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"),

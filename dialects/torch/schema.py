@@ -105,6 +105,10 @@ class Schema:
             return OWN_ELEMENTS[names[position]]
         return (i1,) if self.rule is TypeRule.COMPARE else self.elements
 
+    def shares_element(self, position: int) -> bool:
+        """Whether a result has the element type of the first one."""
+        return not position or self.result_elements(position) == self.elements
+
     def takes_number(self, parameter: Parameter) -> bool:
         """Whether this tensor parameter may be a number instead, as in `x + 1`."""
         numeric = self.name == "floor_divide" or self.name.endswith((".Tensor", ".Tensor_mode"))

@@ -73,17 +73,25 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None, bias: Tens
 
 @lowers("_native_batch_norm_legit_no_training")
 def batch_norm(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, eps: float
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    eps: float,
+    shapes: Sequence[Ints],
 ) -> Sequence[Tensor]:
     """`(x - running_mean) * rsqrt(running_var + eps) * weight + bias`, each per channel, dimension 1.
 
-    The statistics of the batch, the other results, have no elements outside training.
+    The other results are `running_mean` and `rsqrt(running_var + eps)`, or have no elements.
     """
     scale = _inverse_root(running_var, eps)
     centred = (input - _of_channels(running_mean, input)).named("centred")
     normal = (centred * _of_channels(scale, input)).named("normal")
     none = input.build.constant(0, input.element, (0,))
-    return _affine_of_channels(normal, weight, bias), none, none
+    given = zip((running_mean, scale), shapes[1:], strict=True)
+    statistics = [value if value.shape == shape else none for value, shape in given]
+    return _affine_of_channels(normal, weight, bias), *statistics
 
 
 def _normalize(x: Tensor, dims: Sequence[int], eps: float) -> Tensor:

@@ -82,9 +82,9 @@ def positions_count(score: Tensor, _b: Tensor, head: Tensor, row: Tensor, column
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_they_run_as_in_pytorch(runners: list[PartsRunner], name: str, dynamic: bool) -> None:
-    program, x = PROGRAMS[name], torch.randn(4, 4, generator=torch.Generator().manual_seed(0)) + 1
+    program, square = PROGRAMS[name], torch.randn(4, 4, generator=torch.Generator().manual_seed(0)) + 1
     run = torch.compile(program, backend="deplodock", dynamic=dynamic)
-    for x in (x, x[:3, :3].contiguous()) if dynamic and name != "scan" else (x,):
+    for x in (square, square[:3, :3].contiguous()) if dynamic and name != "scan" else (square,):
         torch.manual_seed(1)
         wanted = torch.compile(program, backend="aot_eager")(x)
         torch.manual_seed(1)

@@ -84,5 +84,6 @@ def group_norm(op: AtenCall) -> Sequence[Shape]:
 
 
 def batch_norm(op: AtenCall) -> Sequence[Shape]:
-    """That of the input; the statistics of the batch have no elements outside training."""
-    return [_of_channels(op, ("weight", "bias", "running_mean", "running_var")), (0,), (0,)]
+    """That of the input; the statistics have an element for each channel on a GPU, and none on a CPU."""
+    shape = _of_channels(op, ("weight", "bias", "running_mean", "running_var"))
+    return [shape, *(shape[1:2] if shape_of(statistic) == shape[1:2] else (0,) for statistic in op.outputs[1:])]

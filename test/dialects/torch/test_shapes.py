@@ -5,27 +5,31 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.torch import AtenOp
-from deplodock.dialects.torch.aten import SCHEMAS
+from deplodock.dialects.torch.aten import MIXED, SCHEMAS
 from deplodock.dialects.torch.shapes import RULES
 from deplodock.tools.source import LocatingParser
 
 torch = pytest.importorskip("torch")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
 from deplodock.errors import Error  # noqa: E402
 from deplodock.frontend.importer import import_graph  # noqa: E402
+from deplodock.frontend.recurrences import without_cells  # noqa: E402
 from deplodock.fuzz import schema_calls  # noqa: E402
 from deplodock.fuzz.drawing import Drawer  # noqa: E402
 from deplodock.passes.driver import new_context  # noqa: E402
 
 TRIES, WANTED = 400, 4
+MODE = FakeTensorMode(allow_non_fake_inputs=True)
 CONTEXT = new_context()
 
 
@@ -42,6 +46,7 @@ BY_HAND: dict[str, list[tuple[list[tuple[int, ...]], tuple[Any, ...]]]] = {
         ([(1, 4, 9), (4, 5, 3), (5,)], ([2], [1], [1], True, [0], 1)),
     ],
     "max_pool1d": [([(2, 9)], ([2], [], [1], [1], True)), ([(3, 2, 9)], ([3], [2], [0], [2]))],
+    "max_pool2d_with_indices": [([(2, 9, 8)], ([2], [], [1], [1], True)), ([(3, 2, 9, 8)], ([3], [2], [0], [2]))],
     "max_pool3d": [([(2, 5, 6, 7)], ([2, 3, 2], [2, 1, 3], [1, 1, 0], [1, 2, 1], True))],
     "max_pool3d_with_indices": [([(2, 5, 6, 7)], ([2, 3, 2], [2, 1, 3], [1, 1, 0], [1, 2, 1], True))],
     "adaptive_max_pool2d": [([(2, 12, 6)], ([5, 3],)), ([(3, 2, 12, 6)], ([6, 1],))],
@@ -50,6 +55,12 @@ BY_HAND: dict[str, list[tuple[list[tuple[int, ...]], tuple[Any, ...]]]] = {
     "adaptive_avg_pool1d": [([(2, 12)], ([4],)), ([(3, 2, 12)], ([6],))],
     "adaptive_avg_pool2d": [([(2, 12, 6)], ([4, 3],)), ([(3, 2, 12, 6)], ([6, 1],))],
     "adaptive_avg_pool3d": [([(2, 12, 6, 4)], ([4, 3, 2],))],
+    "_native_batch_norm_legit_no_training": [
+        ([(3, 5), *[(5,)] * 4], (0.1, 1e-5)),
+        ([(2, 5, 4), *[(5,)] * 4], (0.1, 1e-5)),
+    ],
+    "layer_norm": [([(3, 5), (5,), (5,)], ([5],))],
+    "group_norm": [([(3, 4, 5), (4,), (4,)], (2,))],
     "unfold": [([(7, 5)], (0, 3, 2)), ([(7, 5)], (-1, 5, 1)), ([()], (0, 1, 1))],
 }
 """Shapes of operands, and the other arguments, of overloads whose calls are seldom right when they are drawn."""
@@ -58,8 +69,23 @@ RECURRENT = {"lstm.input": (4, 2), "gru.input": (3, 1), "rnn_tanh.input": (1, 1)
 """The gates of a cell, and its states, by the overload of a layer."""
 
 
-def graph_of(name: str, values: list[Any], arguments: Callable[[list[Any]], tuple[Any, Any]]) -> ModuleOp:
-    """The graph of a call of the overload, with the shapes that PyTorch gives."""
+def graph_of(
+    name: str, values: list[Any], arguments: Callable[[list[Any]], tuple[Any, Any]], device: str | None
+) -> ModuleOp:
+    """The graph of a call of the overload, with the shapes that PyTorch gives, or would give on a device."""
+    if device is not None:
+        with without_cells():
+            return _graph_of(name, [on(value, device) for value in values], arguments)
+    return _graph_of(name, values, arguments)
+
+
+def on(value: Any, device: str) -> Any:
+    """A tensor like a value, without elements, on a device that need not be there."""
+    with MODE:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+
+
+def _graph_of(name: str, values: list[Any], arguments: Callable[[list[Any]], tuple[Any, Any]]) -> ModuleOp:
     packet, _, overload = name.partition(".")
     target = getattr(getattr(torch.ops.aten, packet), overload or "default")
     graph = torch.fx.Graph()
@@ -75,22 +101,32 @@ def graph_of(name: str, values: list[Any], arguments: Callable[[list[Any]], tupl
     return import_graph(torch.fx.GraphModule(torch.nn.Module(), graph), [(n, n.name) for n in nodes], None)
 
 
-def drawn(name: str) -> Iterator[ModuleOp]:
-    """Graphs of calls of the overload that PyTorch and the importer take."""
+def named(name: str, rest: Sequence[Any]) -> Callable[[list[Any]], tuple[Any, Any]]:
+    """The arguments of a call by name, of its tensors and the others; optional tensors that it lacks are None."""
+    schema = SCHEMAS[name]
+    absent = dict.fromkeys(parameter.name for parameter in schema.tensors if parameter.optional)
+    tensors, others = ([parameter.name for parameter in part] for part in (schema.tensors, schema.attributes))
+    return lambda given: (
+        (),
+        {**absent, **dict(zip(tensors, given, strict=False)), **dict(zip(others, rest, strict=False))},
+    )
+
+
+def drawn(name: str, device: str | None = None) -> Iterator[ModuleOp]:
+    """Graphs of calls of the overload that PyTorch and the importer take; see `graph_of`."""
     for shapes, rest in BY_HAND.get(name, ()):
         values = [torch.ones(shape) for shape in shapes]
-        none = [None] if name == "convolution" and len(values) == 2 else []
-        yield graph_of(name, values, lambda given, rest=(*none, *rest): ((*given, *rest), {}))
+        yield graph_of(name, values, named(name, rest), device)
     for is_batch_first in (False, True) if name in RECURRENT else ():
         gates, states = RECURRENT[name]
-        shapes = [(4, 4, 5), *[(1, 4, 7)] * states, (gates * 7, 5), (gates * 7, 7)]
+        shapes = [(4, 4, 5), *[(1, 4, 7)] * states, (gates * 7, 5), (gates * 7, 7), *[(gates * 7,)] * 2]
 
         def layer(given: list[Any], states: int = states, last: bool = is_batch_first) -> tuple[Any, Any]:
             input, *others = given
             state = others[:states] if states > 1 else others[0]
-            return (input, state, others[states:], False, 1, 0.0, False, False, last), {}
+            return (input, state, others[states:], True, 1, 0.0, False, False, last), {}
 
-        yield graph_of(name, [torch.ones(shape) for shape in shapes], layer)
+        yield graph_of(name, [torch.ones(shape) for shape in shapes], layer, device)
     for number in range(0 if name in {*BY_HAND, *RECURRENT} else TRIES):
         template, operands = schema_calls.call(Drawer(random.Random(f"{name} {number}")), name)
         _, _, text = template.partition("(")
@@ -101,7 +137,7 @@ def drawn(name: str) -> Iterator[ModuleOp]:
             return eval(call, {"torch": torch, "math": math, **names})
 
         try:
-            yield graph_of(name, [operand.value for operand in operands], arguments)
+            yield graph_of(name, [operand.value for operand in operands], arguments, device)
         except (RuntimeError, IndexError, ValueError, Error):
             continue
 
@@ -115,6 +151,32 @@ def test_the_shapes_of_pytorch_verify_and_no_others(name: str) -> None:
         for op in module.walk():
             if isinstance(op, AtenOp):
                 refuses_other_results(op)
+
+
+OF_SEVERAL_RESULTS = [name for name, schema in SCHEMAS.items() if schema.has_many_results]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", sorted({*OF_SEVERAL_RESULTS, *MIXED}))
+def test_several_results_are_those_of_each_device(name: str, device: str) -> None:
+    """The importer takes what PyTorch gives there, which the verifier has found to be what the rules give."""
+    assert list(itertools.islice(drawn(name, device), WANTED))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", MIXED)
+def test_half_precision_beside_f32(name: str, device: str) -> None:
+    for shapes, rest in BY_HAND[name]:
+        for dtypes in itertools.product((torch.float16, torch.bfloat16), (None, torch.float32)):
+            types = [dtypes[0], *[dtypes[1] or dtypes[0]] * (len(shapes) - 1)]
+            values = [torch.ones(shape, dtype=dtype) for shape, dtype in zip(shapes, types, strict=True)]
+            (call,) = [
+                op
+                for op in graph_of(name, values, named(name, rest), device).walk()
+                if isinstance(op, AtenOp) and op.schema().name == name
+            ]
+            # What has other types beside it is computed in f32, and rounded at its end.
+            assert call.tensor_type.element_type == f32 or len({*types}) == 1
 
 
 def refuses_other_results(op: AtenOp) -> None:

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from deplodock.dialects.torch import ATEN_OPS
+from deplodock.interpreters.evaluate import evaluate
+from deplodock.passes.driver import Level, lower, new_context
+from deplodock.tools.source import LocatingParser
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -264,6 +267,33 @@ def test_attention_without_features_or_keys(
     q, k, v = (randn(2, 3, n, m).to(dtype) for n, m in ((3, features), (keys, features), (keys, 2)))
     mask = randn(3, keys).abs().to(dtype)
     check_with_torch(program, q, k, v, mask > 0.5, mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_norms_of_half_precision_with_factors_of_f32(dtype: Any, check_with_torch: Callable[..., Any]) -> None:
+    """They are computed in f32, and rounded once."""
+
+    def program(c: Any, m: Any, v: Any) -> Any:
+        return F.batch_norm(c, m, v, v, m), F.group_norm(c, 5, v, m), F.layer_norm(c.transpose(1, 2), (5,), v, m)
+
+    check_with_torch(program, cube.to(dtype), randn(5), randn(5).abs(), units=2)
+
+
+def test_batch_norm_gives_statistics_where_pytorch_does() -> None:
+    """On a GPU they are the mean and one over the deviation that it was given, one for each channel."""
+    text = """
+    func.func @main(%x: tensor<2x3xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+      %y, %mean, %scale = torch.aten._native_batch_norm_legit_no_training %x, %m, %v
+        {weight = none, bias = none, momentum = 1.0e-01, eps = 1.0e-05}
+        : tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32> -> tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>
+      func.return %mean, %scale : tensor<3xf32>, tensor<3xf32>
+    }"""
+    module = LocatingParser(new_context(), text, "a").parse_module()
+    lower(module, new_context(), Level.LOOP)
+    variance = np.array([1, 4, 0.25], np.float32)
+    mean, scale = evaluate(module, [np.zeros((2, 3), np.float32), np.arange(3, dtype=np.float32), variance])
+    np.testing.assert_array_equal(mean, np.arange(3))
+    np.testing.assert_allclose(scale, (variance + 1e-5) ** -0.5, rtol=1e-6)
 
 
 def test_means_without_elements(check_with_torch: Callable[..., Any]) -> None:
