@@ -74,6 +74,11 @@ def check_class(value: torch.Tensor, what: str) -> None:
         )
 
 
+def is_scalar(value: torch.Tensor) -> bool:
+    """Whether a tensor is a number to PyTorch, which takes it beside tensors of any device."""
+    return not value.dim() and value.device.type == "cpu"
+
+
 def tensor_type(value: Any, what: str) -> TensorType[Attribute]:
     """The IR type of a tensor.
 
@@ -262,9 +267,9 @@ class _Importer:
         return [tensor_type(value, "a result") for value in values]
 
     def check_device(self, node: fx.Node, value: torch.Tensor) -> None:
-        """Refuse a result on another device than the operands."""
-        devices = [n.meta["val"].device for n in node.all_input_nodes if isinstance(n.meta["val"], torch.Tensor)]
-        if devices and value.device != devices[0]:
+        """Refuse a result on another device than the operands, but for tensors that are numbers to PyTorch."""
+        operands = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta["val"], torch.Tensor)]
+        if any(operand.device != value.device and not is_scalar(operand) for operand in operands):
             raise self.error(node, f"{node.target} moves a tensor to {value.device}; pass inputs on one device instead")
 
     def arguments(self, node: fx.Node, schema: Schema, element: Attribute) -> dict[str, Argument]:

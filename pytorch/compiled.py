@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import Call
-from deplodock.frontend.importer import is_whole
+from deplodock.frontend.importer import is_scalar, is_whole
 from deplodock.frontend.program import CapturedProgram, results_of
 from deplodock.passes.driver import new_context, set_target
 from deplodock.pytorch.artifacts import Artifacts, is_watched, new_name
@@ -75,7 +75,7 @@ def compiled_program(
 
 def place_on(device: str | torch.device | None, captured: CapturedProgram) -> torch.device:
     """Where a program runs: on a device that is named, else where its tensors are. Raises as these two."""
-    return place_of(device) if device is not None else device_of([*captured.inputs, *results_of(captured.graph)])
+    return place_of(device) if device is not None else device_of(captured.inputs, results_of(captured.graph))
 
 
 def learns(owner: nn.Module | None) -> bool:
@@ -169,9 +169,14 @@ def lower_ahead(programs: Sequence[tuple[ModuleOp, torch.device]], options: Back
         )
 
 
-def device_of(values: Sequence[Any]) -> torch.device:
-    """Where the tensors among the values of a program are. Raises UnsupportedError if that is not one device."""
-    devices = list(dict.fromkeys(value.device for value in values if isinstance(value, torch.Tensor)))
+def device_of(inputs: Sequence[Any], results: Sequence[Any]) -> torch.device:
+    """Where a program runs: where its tensors are, but for scalars among its inputs where others are elsewhere.
+
+    Raises UnsupportedError if that is not one device.
+    """
+    given, made = ([value for value in part if isinstance(value, torch.Tensor)] for part in (inputs, results))
+    others = [value for value in given if not is_scalar(value)] + made
+    devices = list(dict.fromkeys(value.device for value in others or given))
     if len(devices) > 1:
         raise UnsupportedError(f"the program's tensors are on several devices: {', '.join(map(str, devices))}")
     return devices[0]

@@ -15,12 +15,13 @@ from torch._guards import detect_fake_mode
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.fx.traceback import NodeSource
+from torch.utils import _pytree as pytree
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.frontend.assertions import assertions_to_results
-from deplodock.frontend.importer import has_operation, import_graph, overload_of, place_of, tensor_type
+from deplodock.frontend.importer import has_operation, import_graph, is_scalar, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
 from deplodock.frontend.recurrences import drops_out, overload_called
 from deplodock.frontend.retrace import call_key, decomposed
@@ -47,12 +48,16 @@ class Support(OperatorSupportBase):
     """Which nodes deplodock compiles; `reasons` are those why others are left, by the overload that the program calls.
 
     `places` are the lines of the program that do, where they are known.
-    A node is compiled if the operation alone can be, which equal calls are asked once, and passes do not refuse it.
+    A node is compiled if the operation alone can be, which equal calls are asked once, and passes do not refuse it. In
+    a graph with tensors on a GPU, operations of the CPU are left to PyTorch, but for those on its scalars. `device` is
+    that of the nodes which are asked for now: where there are several, they are compiled one after the other.
     """
 
-    def __init__(self, refused: Mapping[fx.Node, str]) -> None:
+    def __init__(self, graph: fx.Graph, refused: Mapping[fx.Node, str]) -> None:
         """`refused` are nodes that passes refuse, and why."""
         self._refused = refused
+        self.devices = _devices(graph)
+        self.device: torch.device | None = None
         self.reasons: dict[str, str] = {}
         self.places: dict[str, tuple[str, int]] = {}
         self._of_nodes: dict[fx.Node, str] = {}
@@ -69,7 +74,7 @@ class Support(OperatorSupportBase):
             self.reasons.setdefault(overload_of(node), self._of_nodes[node])
             if (place := place_of(node)) is not None:
                 self.places.setdefault(overload_of(node), place)
-        return not self._of_nodes[node]
+        return not self._of_nodes[node] and (self.device is None or _device_of_call(node) in (None, self.device))
 
     def _reason(self, node: fx.Node) -> str:
         """Why an operation cannot be compiled; empty if it can."""
@@ -78,6 +83,9 @@ class Support(OperatorSupportBase):
         if not isinstance(node.target, torch._ops.OpOverload):
             return "it is no operation of tensors alone"
         try:
+            device = _device_of_call(node)
+            if device is not None and device not in self.devices:
+                return "it runs on the CPU, and other operations on a GPU"
             key = call_key(node)
         except Exception as error:
             return reason_of(error)
@@ -87,6 +95,25 @@ class Support(OperatorSupportBase):
         if body is not None:
             node.meta[_BODY] = body
         return reason
+
+
+def _device_of_call(node: fx.Node) -> torch.device | None:
+    """Where a call runs; None for one on scalars alone, which may be computed wherever they are used."""
+    operands, results = [source.meta.get("val") for source in node.all_input_nodes], _tensors(node)
+    are_scalars = all(isinstance(value, torch.Tensor) and is_scalar(value) for value in (*operands, *results))
+    return None if are_scalars else device_of(operands, results)
+
+
+def _devices(graph: fx.Graph) -> list[torch.device]:
+    """The devices whose operations are compiled: the GPUs, or the CPU where there is none."""
+    values = [value for node in graph.nodes for value in _tensors(node)]
+    devices = list(dict.fromkeys(value.device for value in values))
+    return [device for device in devices if device.type != "cpu"] or devices
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    """What is known of the tensors that a node gives."""
+    return [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
 
 
 def _asked(node: fx.Node) -> tuple[str, fx.GraphModule | None]:
@@ -156,16 +183,21 @@ class PartsRunner:
         """A graph with its parts compiled, without the calls that passes refuse, for the reasons given."""
         for node in graph.graph.find_nodes(op="get_attr"):
             node.meta.setdefault("val", getattr(graph, str(node.target)))
-        support = Support(refused)
+        support = Support(graph.graph, refused)
         # Before the order of calls becomes an argument of theirs.
         for node in graph.graph.nodes:
             support.is_node_supported({}, node)
-        partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
         _keep_order(graph)
-        partitions = partitioner.propose_partitions()
-        _leave_views(graph, partitions)
-        with quiet():
-            fused = partitioner.fuse_partitions([p for p in partitions if not all(map(_is_view, p.nodes))])
+        fused = graph
+        for number, device in enumerate(support.devices):
+            support.device = device
+            partitioner = CapabilityBasedPartitioner(fused, support, allows_single_node_partition=True)
+            partitions = partitioner.propose_partitions()
+            _leave_views(fused, partitions)
+            _leave_scalars(partitions, device)
+            computing = [p for p in partitions if not all(map(_is_view, p.nodes))]
+            with quiet():
+                fused = partitioner.fuse_partitions(computing, f"fused{number}_")
         _forget_order(fused)
         self.reasons |= support.reasons
         self.places |= support.places
@@ -181,7 +213,8 @@ class PartsRunner:
         try:
             lowered = _lowered(part)
             set_precision(lowered.module, self._options.precision_now)
-            device = device_of([*(n.meta["val"] for n in part.graph.find_nodes(op="placeholder")), *_results(part)])
+            inputs = [node.meta["val"] for node in part.graph.find_nodes(op="placeholder")]
+            device = device_of(inputs, _results(part))
             check_place(device)
         except Exception as error:
             self._leave(part, error)
@@ -321,6 +354,15 @@ def _leave_views(graph: fx.GraphModule, partitions: Sequence[Partition]) -> None
             graph.graph.erase_node(node)
 
 
+def _leave_scalars(partitions: Sequence[Partition], device: torch.device) -> None:
+    """Let PyTorch compute the scalars of the CPU that leave a partition of another device, and what they come from."""
+    for partition in partitions if device.type != "cpu" else ():
+        for node in sorted(partition.nodes, reverse=True):
+            is_used = any(user not in partition.nodes for user in node.users)
+            if is_used and _device_of_call(node) is None:
+                partition.remove_node(node)
+
+
 def _is_view(node: fx.Node) -> bool:
     """Whether a node moves no data in PyTorch: a view, or one of several."""
     if node.target is operator.getitem:
@@ -379,7 +421,7 @@ def _alone(node: fx.Node) -> fx.GraphModule:
     call = graph.node_copy(node, places.__getitem__)
     found = node.meta["val"]
     values = list(found) if isinstance(found, tuple | list) else [found]
-    device_of([*(source.meta["val"] for source in node.all_input_nodes), *values])
+    device_of([source.meta["val"] for source in node.all_input_nodes], values)
     results = [call]
     if isinstance(found, tuple | list):
         results = []

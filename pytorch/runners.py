@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.errors import Error
 from deplodock.frontend.arrays import to_array, to_tensor
+from deplodock.frontend.importer import is_scalar
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.pytorch.signature import TensorFacts
@@ -163,16 +164,23 @@ class CpuRunner:
 def placed(inputs: Sequence[torch.Tensor], device: torch.device) -> tuple[Sequence[torch.Tensor], list[int]]:
     """The inputs as kernels read them, with their addresses.
 
-    They are themselves, or copies of those that are on another device, or as `aligned` makes them.
+    They are themselves, or as `moved` makes those that are on another device, or as `aligned` does.
     """
     if [*map(_DEVICE, inputs)].count(device) != len(inputs):
-        inputs = [value.to(device) for value in inputs]
+        inputs = [moved(value, device) for value in inputs]
     addresses = [*map(_ADDRESS, inputs)]
     is_ready = all(map(_IS_CONTIGUOUS, inputs)) and not any(map(_IS_NEGATED, inputs))
     if is_ready and not reduce(or_, addresses, 0) % ACCESS_BYTES:
         return inputs, addresses
     inputs = [*map(aligned, inputs)]
     return inputs, [*map(_ADDRESS, inputs)]
+
+
+def moved(value: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The tensor on a device. A scalar goes from the CPU to a GPU by a launch, for which nothing waits."""
+    if is_scalar(value) and device.type != "cpu":
+        return torch.full((), value.item(), dtype=value.dtype, device=device)
+    return value.to(device)
 
 
 def aligned(value: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from deplodock.tools.source import LocatingParser
 
 torch = pytest.importorskip("torch")
 
+from torch._dispatch.python import enable_python_dispatcher  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from deplodock.errors import Error  # noqa: E402
@@ -74,7 +75,7 @@ def graph_of(
 ) -> ModuleOp:
     """The graph of a call of the overload, with the shapes that PyTorch gives, or would give on a device."""
     if device is not None:
-        with without_cells():
+        with without_cells(), enable_python_dispatcher():
             return _graph_of(name, [on(value, device) for value in values], arguments)
     return _graph_of(name, values, arguments)
 
