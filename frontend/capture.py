@@ -9,7 +9,7 @@ import itertools
 import operator
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from types import FunctionType, TracebackType
 from typing import Any, TypeAlias
@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.proxy import TracerBase
 from torch.utils import _pytree as pytree
@@ -28,7 +27,7 @@ from deplodock.frontend.assertions import assertions_to_results, name_assertions
 from deplodock.frontend.caches import register_caches
 from deplodock.frontend.decompositions import decompositions, without_python_kernels
 from deplodock.frontend.importer import (
-    check_class,
+    check_dense,
     has_operation,
     import_graph,
     is_users,
@@ -36,6 +35,7 @@ from deplodock.frontend.importer import (
     overload_of,
     tensor_type,
 )
+from deplodock.frontend.inputs import bind_inputs, writes_of
 from deplodock.frontend.overrides import overridden_from_memory
 from deplodock.frontend.program import AS_STRIDED, CapturedGraph, CapturedProgram, layout_error, output_values
 from deplodock.frontend.recurrences import without_cells
@@ -43,11 +43,9 @@ from deplodock.frontend.refusals import refuse_effects, refuse_layouts, refuse_l
 from deplodock.frontend.retrace import inlined
 from deplodock.frontend.selections import numbers_to_positions, selecting_by_tensors
 from deplodock.frontend.source import Source
-from deplodock.frontend.tracing import quiet, tracing_lock
+from deplodock.frontend.tracing import capturing, quiet, tracing_lock
 from deplodock.frontend.watch import MetadataChanged, Watch
 
-_STATE_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-_WRITES = (OutputKind.USER_INPUT_MUTATION, OutputKind.BUFFER_MUTATION)
 _ASSERT_METADATA = torch.ops.aten._assert_tensor_metadata.default
 _NOTES = (_ASSERT_METADATA, operator.getitem)
 """Calls that compute nothing."""
@@ -64,16 +62,6 @@ _WITHOUT_REFERENCE = (
 )
 """Operations that PyTorch cannot run in float64, or that may give equal elements in any order: their decompositions are
 run in their place."""
-
-
-@dataclass(frozen=True)
-class _Input:
-    """An argument of `@main`: its node in the graph, its name, its example, and its path if it is a module's state."""
-
-    node: fx.Node
-    name: str
-    value: torch.Tensor
-    path: str | None = None
 
 
 def export(
@@ -111,9 +99,7 @@ def export(
     given = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)]
     if names is None and not isinstance(fn_or_module, nn.Module | FunctionType):
         names = _input_names(len(given))
-    _check_types(given, names, source)
-    for name, value in (*module.named_parameters(), *module.named_buffers()):
-        check_class(value, name)
+    check_types(given, names, source)
     # A clone of each argument: torch.export takes one tensor passed twice for a single input.
     call = pytree.tree_map_only(torch.Tensor, _fresh, call)
     exported, original, asks_layout = run_and_export(module, call, source)
@@ -185,7 +171,7 @@ def captured_graph(
     exported.graph.eliminate_dead_code()
     checks = assertions_to_results(exported.graph, is_called=is_called)
     exported.graph_module.recompile()
-    inputs = _bind_inputs(exported, leaves, names, rename or (lambda path: path))
+    inputs = bind_inputs(exported, leaves, names, rename or (lambda path: path))
     assert exported.call_spec.out_spec is not None
     return CapturedGraph(
         inputs=tuple(given.value.contiguous() for given in inputs),
@@ -194,7 +180,8 @@ def captured_graph(
         graph=exported.graph_module,
         placeholders=tuple(given.node.name for given in inputs),
         paths=tuple(given.path for given in inputs),
-        writes=_writes(exported, inputs),
+        ties=tuple((number, path) for number, given in enumerate(inputs) for path in given.tied),
+        writes=writes_of(exported, inputs),
         checks=checks,
         asks_layout=asks_layout,
         result_spec=exported.call_spec.out_spec,
@@ -232,12 +219,12 @@ def _input_names(count: int) -> list[str]:
     return [*"xyz", *(f"x{i}" for i in range(3, count))][:count]
 
 
-def _check_types(tensors: Sequence[torch.Tensor], names: Sequence[str] | None, source: Source | None) -> None:
+def check_types(tensors: Sequence[torch.Tensor], names: Sequence[str] | None, source: Source | None) -> None:
     """Refuse inputs of other element types before the program runs."""
     for number, value in enumerate(tensors):
         what = f"input {number}" if names is None else f"the input {names[number]}"
         try:
-            check_class(value, what)
+            check_dense(value, what)
             tensor_type(value, what)
         except UnsupportedError as error:
             raise located(UnsupportedError, str(error), source) from None
@@ -269,16 +256,20 @@ def run_and_export(
     where tensors lie in memory. For `dynamic_shapes`, as torch.export takes them, the first has the operations that the
     program calls, but for those that write in place.
     """
+    for name, value in (*module.named_parameters(), *module.named_buffers()):
+        check_dense(value, name)
     fresh: Call = pytree.tree_map_only(torch.Tensor, _fresh, call)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     inputs = [leaf for leaf in (*pytree.tree_leaves(fresh), *buffers.values()) if isinstance(leaf, torch.Tensor)]
-    with quiet(), torch.no_grad():
+    with quiet(), torch.no_grad(), capturing():
         try:
             with Watch(inputs) as watch:
                 result = torch.func.functional_call(module, buffers, *fresh)
             watch.finish()
         except MetadataChanged as raised:
             raise located(UnsupportedError, str(raised), source, raised) from raised
+        except Error as raised:
+            raise located(type(raised), str(raised), source, raised) from raised
         except (Exception, SystemExit) as raised:
             raise located(InvalidInputError, f"the program raises {describe(raised)}", source, raised) from raised
         _check_result(result, source)
@@ -437,60 +428,3 @@ def _check_result(result: object, source: Source | None) -> None:
             raise located(InvalidInputError, message, source)
     if not values:
         raise located(InvalidInputError, "the program computes no tensor", source)
-
-
-def _writes(exported: torch.export.ExportedProgram, inputs: Sequence[_Input]) -> tuple[int, ...]:
-    """The numbers of the inputs that the first results of the graph are written into."""
-    places: dict[str | None, int] = {given.path: place for place, given in enumerate(inputs) if given.path is not None}
-    places |= {given.node.name: place for place, given in enumerate(inputs) if given.path is None}
-    written = [spec for spec in exported.graph_signature.output_specs if spec.kind != OutputKind.USER_OUTPUT]
-    for spec in written:
-        if spec.kind not in _WRITES:
-            what = spec.kind.name.lower().replace("_", " ")
-            raise UnsupportedError(f"the program computes a {what} ({spec.target}), which cannot be returned")
-    return tuple(places[spec.target] for spec in written)
-
-
-def _bind_inputs(
-    exported: torch.export.ExportedProgram,
-    given: Sequence[Any],
-    names: Sequence[str] | None,
-    rename: Callable[[str], str],
-) -> list[_Input]:
-    """The arguments of `@main`: tensors of the user, then the parameters and buffers used, tied ones once."""
-    nodes = {node.name: node for node in exported.graph.find_nodes(op="placeholder")}
-    leaves = iter(given)
-    user: list[_Input] = []
-    state: dict[tuple[Any, ...], _Input] = {}
-    written = {spec.target for spec in exported.graph_signature.output_specs}
-    for spec in exported.graph_signature.input_specs:
-        if spec.kind == InputKind.USER_INPUT:
-            value = next(leaves)
-            if isinstance(spec.arg, TensorArgument):
-                name = names[len(user)] if names is not None else spec.arg.name
-                user.append(_Input(nodes[spec.arg.name], name, value))
-        elif spec.kind not in _STATE_KINDS:
-            raise UnsupportedError(f"the program captures an object that is not a tensor: {spec.arg.name}")
-        elif nodes[spec.arg.name].users or spec.target in written:
-            own = _state_input(exported, spec, nodes[spec.arg.name], rename)
-            known = state.setdefault(_memory_of(own.value), own)
-            if known is not own:
-                own.node.replace_all_uses_with(known.node)
-    return user + list(state.values())
-
-
-def _memory_of(value: torch.Tensor) -> tuple[Any, ...]:
-    """What two tensors have in common that are the same elements in the same order."""
-    return value.untyped_storage()._cdata, value.storage_offset(), value.dtype, value.shape, value.stride()
-
-
-def _state_input(
-    exported: torch.export.ExportedProgram, spec: InputSpec, node: fx.Node, rename: Callable[[str], str]
-) -> _Input:
-    """A parameter, buffer or constant: its name is `p_weight`, `b_mean`, `c_lifted_tensor`."""
-    assert spec.target is not None
-    value = exported.state_dict[spec.target] if spec.target in exported.state_dict else exported.constants[spec.target]
-    prefix = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}[spec.kind]
-    assert isinstance(value, torch.Tensor)
-    path = None if spec.kind == InputKind.CONSTANT_TENSOR else spec.target
-    return _Input(node, f"{prefix}_{rename(spec.target).replace('.', '_')}", value.detach(), path)

@@ -65,13 +65,21 @@ _OWN_FOLDERS = tuple(f"{init.parent}{os.sep}" for init in Path(__file__).parents
 _LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
-def check_class(value: torch.Tensor, what: str) -> None:
-    """Raise UnsupportedError, whose message starts with `what`, for a tensor that holds others, such as a DTensor."""
+def check_layout(value: torch.Tensor, what: str) -> None:
+    """Raise UnsupportedError, whose message starts with `what`, for a tensor that is not dense."""
+    if value.is_nested or value.layout != torch.strided:
+        layout = "nested" if value.is_nested else f"of layout {value.layout}"
+        raise UnsupportedError(f"{what} is {layout}; supported are dense tensors")
+
+
+def check_dense(value: torch.Tensor, what: str) -> None:
+    """Raise UnsupportedError, whose message starts with `what`, for a tensor that is not dense or holds others."""
     if is_traceable_wrapper_subclass(value):
         name = type(value).__name__
         raise UnsupportedError(
             f'{what} is a {name}, which torch.compile(.., backend="deplodock") takes apart: use that'
         )
+    check_layout(value, what)
 
 
 def is_scalar(value: torch.Tensor) -> bool:
@@ -91,9 +99,7 @@ def tensor_type(value: Any, what: str) -> TensorType[Attribute]:
     if value.dtype not in _ELEMENTS:
         known = ", ".join(str(dtype) for dtype in _ELEMENTS)
         raise UnsupportedError(f"{what} is of {value.dtype}; supported are {known}")
-    if value.layout != torch.strided or value.is_nested:
-        layout = "nested" if value.is_nested else f"of layout {value.layout}"
-        raise UnsupportedError(f"{what} is {layout}; supported are dense tensors")
+    check_layout(value, what)
     if not all(isinstance(extent, int) for extent in value.shape):
         raise UnsupportedError(f"{what} has a shape that depends on the values of a tensor")
     return TensorType(_ELEMENTS[value.dtype], list(value.shape))

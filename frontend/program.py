@@ -49,10 +49,11 @@ class CapturedGraph:
 
     `inputs` are its tensors in order, contiguous: first those that the user passes, then the parameters, buffers and
     constants that it uses, tied ones once; `originals` are the same as the program holds them. `names` are their names,
-    `placeholders` their nodes, `paths` the dotted paths of parameters and buffers, None for the others. The first
-    results of the graph are the new values of the inputs that `writes` numbers; then come the leaves of the program's
-    result, a nest of the form `result_spec`, where some may be None; the last are booleans, each of which must be true,
-    else a call fails with its message in `checks`.
+    `placeholders` their nodes, `paths` the dotted paths of parameters and buffers, None for the others, and `ties`
+    further paths of tied ones, each with the number of its input. The first results of the graph are the new values of
+    the inputs that `writes` numbers; then come the leaves of the program's result, a nest of the form `result_spec`,
+    where some may be None; the last are booleans, each of which must be true, else a call fails with its message in
+    `checks`.
     `asks_layout` says whether the program asks for the strides or the offset of a tensor.
     """
 
@@ -62,6 +63,7 @@ class CapturedGraph:
     graph: fx.GraphModule
     placeholders: tuple[str, ...]
     paths: tuple[str | None, ...]
+    ties: tuple[tuple[int, str], ...]
     writes: tuple[int, ...]
     checks: tuple[str, ...]
     asks_layout: bool

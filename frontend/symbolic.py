@@ -17,6 +17,7 @@ from deplodock.frontend.capture import (
     Call,
     as_module,
     captured_graph,
+    check_types,
     describe,
     imported,
     run_and_export,
@@ -79,6 +80,7 @@ class SymbolicProgram:
         """
         register_caches()
         module = function if isinstance(function, nn.Module) else as_module(function)
+        check_types([leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)], None, None)
         # Calls are for contiguous tensors. A tensor that is passed twice is two inputs.
         call = pytree.tree_map_only(torch.Tensor, lambda x: x.detach().clone().contiguous(), call)
         if dynamic_shapes is None:
@@ -99,7 +101,9 @@ class SymbolicProgram:
         for leaf in self._leaves:
             value = leaves[leaf.place]
             is_tensor = isinstance(value, torch.Tensor) and value.device == leaf.device
-            if not is_tensor or value.dtype != leaf.dtype or value.dim() != leaf.rank:
+            if not is_tensor or value.layout != torch.strided or value.is_nested:
+                return f"{leaf.name} is no dense tensor on {leaf.device}"
+            if value.dtype != leaf.dtype or value.dim() != leaf.rank:
                 return f"{leaf.name} is no tensor of {leaf.dtype} of rank {leaf.rank} on {leaf.device}"
             for dim in leaf.free:
                 if value.shape[dim] < 2:

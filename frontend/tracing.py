@@ -10,6 +10,23 @@ import warnings
 from collections.abc import Iterator
 
 _CAPTURING = threading.RLock()
+_THREAD = threading.local()
+
+
+@contextlib.contextmanager
+def capturing() -> Iterator[None]:
+    """While it lasts, this thread runs a program in order to capture it."""
+    before = is_capturing()
+    _THREAD.captures = True
+    try:
+        yield
+    finally:
+        _THREAD.captures = before
+
+
+def is_capturing() -> bool:
+    """Whether this thread runs a program in order to capture it."""
+    return getattr(_THREAD, "captures", False)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from deplodock.errors import CheckError, Error, InvalidInputError, UnsupportedError
 from deplodock.frontend.capture import Call
 from deplodock.frontend.importer import is_scalar, is_whole
+from deplodock.frontend.inputs import span_of
 from deplodock.frontend.program import CapturedProgram, results_of
 from deplodock.passes.driver import new_context, set_target
 from deplodock.pytorch.artifacts import Artifacts, is_watched, new_name
@@ -35,6 +37,7 @@ from deplodock.pytorch.runners import (
 )
 from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
 from deplodock.pytorch.signature import CallSignature, signature_of
+from deplodock.pytorch.traced import is_traced, opaque, refuse_transforms, unpicklable
 from deplodock.runtime.device import device_count, device_target, missing
 from deplodock.runtime.falls import falls_of
 from deplodock.runtime.lowering import lower_by_loops
@@ -68,7 +71,7 @@ def compiled_program(
     entries = [
         value if owner is None or path is None else path for value, path in zip(values, signature.paths, strict=True)
     ]
-    state = ProgramState(owner, entries)
+    state = ProgramState(owner, entries, () if owner is None else signature.ties)
     file = cache(partial(program_file, source, captured.module, signature, place.type))
     return CompiledProgram(signature, state, runner, file, learns=learns(owner))
 
@@ -187,7 +190,7 @@ class CompiledProgram:
 
     Results are new tensors without a gradient, which share no memory with arguments or each other. Their strides are
     those of the function's own results on the example arguments. Parameters and buffers are those that the module has
-    at the time of a call; tensors that a function takes from elsewhere are those that it took when it was compiled.
+    at the time of a call, tied as they were; all else that the function reads is as it was when it was compiled.
     Arguments and buffers that the function writes into are written into after the kernels have run. A nest of
     arguments, such as a cache of keys and values, is read, and its tensors may be written into; what else the function
     does to it is left out.
@@ -226,11 +229,30 @@ class CompiledProgram:
         training mode does, and gradients are not turned off.
 
         Raises:
-            InvalidInputError: the arguments do not fit, or one that is written into shares memory with another.
+            InvalidInputError: the arguments do not fit, one that is written into shares memory with another, or tied
+                parameters are no more.
+            UnsupportedError: the call is traced, or in a transform of functions.
             CheckError: something that the program asserts of them does not hold; nothing is written into then. On a GPU
                 that is a device-side assertion, as PyTorch's own: the next call that waits for the GPU raises it.
         """
-        return self.run((args, kwargs), callers=2)
+        return self._called((args, kwargs))
+
+    @opaque
+    def _called(self, call: Call) -> Any:
+        if is_traced():
+            raise UnsupportedError(
+                "a compiled program is called in what is traced: call the function that it was compiled from"
+            )
+        refuse_transforms()
+        return self.run(call, callers=4)
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise unpicklable("a compiled program")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledProgram:
+        """A program of copies of what it reads, with the same kernels."""
+        state = self._state.copied(memo)
+        return CompiledProgram(self.signature, state, self.runner, self._file, learns=self._learns)
 
     def save(self, path: str | Path, *, weights: bool = False) -> None:
         """Write the program to a file; `deplodock.load` reads it, in any process, without capturing anything.
@@ -306,16 +328,22 @@ class CompiledProgram:
 class ProgramState:
     """What a program reads beside its arguments: parameters and buffers of a module by path, or tensors.
 
-    Those of a module are the tensors that are there when they are asked for.
+    Those of a module are the tensors that are there when they are asked for. `ties` are paths at which it must have the
+    tensors of entries, which they number.
     """
 
-    def __init__(self, owner: nn.Module | None, entries: Sequence[str | torch.Tensor]) -> None:
-        self._owner, self._entries = owner, entries
+    def __init__(
+        self,
+        owner: nn.Module | None,
+        entries: Sequence[str | torch.Tensor],
+        ties: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        self._owner, self._entries, self._ties = owner, entries, ties
         # The modules on the way to them, each after the one that holds it.
         numbers: dict[tuple[str, ...], int] = {(): 0}
         self._steps: list[tuple[int, str]] = []
         self._slots: list[tuple[int, str, torch.Tensor | None]] = []
-        for entry in entries:
+        for entry in (*entries, *(path for _, path in ties)):
             if isinstance(entry, torch.Tensor):
                 self._slots.append((0, "", entry))
                 continue
@@ -327,8 +355,16 @@ class ProgramState:
                     self._steps.append((numbers[path[:-1]], step))
             self._slots.append((numbers[(*modules,)], name, None))
 
+    def copied(self, memo: dict[int, Any]) -> ProgramState:
+        """That of a copy of the module, and copies of the tensors."""
+        return ProgramState(*copy.deepcopy((self._owner, self._entries, self._ties), memo))
+
     def find(self) -> list[torch.Tensor | None]:
         """The tensors, None for one that the module has no more."""
+        return self._find()[: len(self._entries)]
+
+    def _find(self) -> list[torch.Tensor | None]:
+        """The tensors of the entries, then those that are tied to them."""
         modules = [self._owner]
         for number, step in self._steps:
             holder = modules[number]
@@ -345,12 +381,19 @@ class ProgramState:
         return found
 
     def tensors(self) -> list[torch.Tensor]:
-        """The tensors. Raises InvalidInputError if the module has one no more."""
+        """The tensors. Raises InvalidInputError if the module has one no more, or has two where there was one."""
         found: list[torch.Tensor] = []
-        for number, value in enumerate(self.find()):
+        values = self._find()
+        for number, value in enumerate(values[: len(self._entries)]):
             if value is None:
                 raise InvalidInputError(f"the module has no {self._entries[number]} any more: compile it again")
             found.append(value)
+        for (number, path), value in zip(self._ties, values[len(found) :], strict=True):
+            if value is not found[number] and (value is None or span_of(value) != span_of(found[number])):
+                raise InvalidInputError(
+                    f"{self._entries[number]} and {path} of the module were one tensor, and are no more: tie them, or "
+                    "compile it again"
+                )
         return found
 
 

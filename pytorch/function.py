@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -23,8 +24,10 @@ from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.symbolic import SymbolicProgram
 from deplodock.pytorch.compiled import CompiledProgram, compiled_program, lower_ahead, place_on
 from deplodock.pytorch.options import BackendOptions, check_max_shapes, check_tuned
+from deplodock.pytorch.reads import Facts, Reads, modes
 from deplodock.pytorch.shapes import MANY_SHAPES, MAX_SHAPES, Shapes
 from deplodock.pytorch.signature import shown, sorted_call
+from deplodock.pytorch.traced import is_traced, opaque, refuse_transforms, unpicklable
 
 _LOG = logging.getLogger("deplodock")
 
@@ -161,12 +164,18 @@ class SymbolicCapture:
         self._dynamic_shapes = dynamic_shapes
         self._programs: dict[Any, list[SymbolicProgram]] = {}
 
-    def at(self, function: Callable[..., Any], call: Call) -> tuple[CapturedProgram, str]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> SymbolicCapture:
+        """One for a copy of the function, of which nothing was captured."""
+        return SymbolicCapture(self._dynamic_shapes)
+
+    def at(self, function: Callable[..., Any], read: Hashable, call: Call) -> tuple[CapturedProgram, str]:
         """A function for the shapes of a call, and why it was captured anew; empty if it was not.
+
+        `read` is what it reads beside its arguments: programs are kept for each.
 
         Raises InvalidInputError where `dynamic_shapes` are given that do not allow the call.
         """
-        known = self._programs.setdefault(_modes(function), [])
+        known = self._programs.setdefault(read, [])
         refusals = [program.refusal(call) for program in known]
         allowed = next((program for program, refusal in zip(known, refusals, strict=True) if not refusal), None)
         if allowed is not None:
@@ -177,13 +186,6 @@ class SymbolicCapture:
             )
         known.append(SymbolicProgram.of(function, call, self._dynamic_shapes))
         return known[-1].at(call), refusals[-1] if refusals else ""
-
-
-def _modes(function: Callable[..., Any]) -> Any:
-    """What decides how PyTorch runs a function, beside its arguments: autocast, and the training of each module."""
-    autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
-    modules = function.modules() if isinstance(function, nn.Module) else ()
-    return tuple(autocast), tuple(module.training for module in modules)
 
 
 @dataclass(frozen=True)
@@ -199,8 +201,8 @@ class _Captured:
 class CompiledFunction:
     """A function that is compiled on its first call with each set of shapes, strides, dtypes and other values.
 
-    It is compiled anew where autocast, the training of a module, or, unless an option says it, the precision that
-    PyTorch is set to, is another than before.
+    It is compiled anew where `modes`, what it `Reads`, or, unless an option says it, the precision that PyTorch is set
+    to, is another than before.
     `programs` are what it is compiled into, those that were used last. With `symbols` it is captured for all shapes at
     once, of contiguous tensors; arguments that are not contiguous are copied.
     """
@@ -214,14 +216,35 @@ class CompiledFunction:
     ) -> None:
         if not isinstance(function, nn.Module):
             functools.update_wrapper(self, function)
+        self.__wrapped__ = function
         self.programs = Shapes[CompiledProgram](options.max_shapes)
         self._function, self._options, self._device, self._symbols = function, options, device, symbols
+        self._reads = Reads(function)
         self._with_offsets = False
         self._last: list[str] = []
+        self._last_facts: Facts | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program for these arguments. Raises what `compile` and `CompiledProgram` raise."""
-        return self.prepare((args, kwargs)).run((args, kwargs), callers=2)
+        """Run the program for these arguments. In what is traced it is the function itself, whatever traces.
+
+        Raises what `compile` and `CompiledProgram` raise, and UnsupportedError in a transform of functions.
+        """
+        if is_traced():
+            return self._function(*args, **kwargs)
+        return self._called((args, kwargs))
+
+    @opaque
+    def _called(self, call: Call) -> Any:
+        refuse_transforms()
+        return self.prepare(call).run(call, callers=4)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledFunction:
+        """A compiled function of a copy, without programs."""
+        function = copy.deepcopy(self._function, memo)
+        return CompiledFunction(function, self._options, self._device, copy.deepcopy(self._symbols, memo))
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise unpicklable("a compiled function")
 
     def prepare(self, call: Call) -> CompiledProgram:
         """The program for the arguments of a call, compiled if there is none yet.
@@ -260,7 +283,7 @@ class CompiledFunction:
         if self._symbols is None:
             program, refusal = export(self._function, *call, is_called=True), ""
         else:
-            program, refusal = self._symbols.at(self._function, call)
+            program, refusal = self._symbols.at(self._function, self._read(), call)
         set_precision(program.module, self._options.precision_now)
         return _Captured(call, program, refusal, time.perf_counter() - start)
 
@@ -281,8 +304,11 @@ class CompiledFunction:
         message = f"deplodock: compiled {self._name} for {', '.join(shapes)} in {seconds}, {kept}"
         pairs = enumerate(zip(shapes, self._last, strict=False))
         reasons[:0] = [f"argument {number} was {old}" for number, (new, old) in pairs if new != old]
+        facts = self._reads.facts()
+        if self._last_facts is not None and (change := facts.change_from(self._last_facts)):
+            reasons.append(change)
         message += f": {'; '.join(reasons)}" if reasons else ""
-        self._last = shapes
+        self._last, self._last_facts = shapes, facts
         _LOG.info(message)
         if self.programs.count == MANY_SHAPES:
             _LOG.warning("%s; each takes a compilation, so pad to fewer", message)
@@ -291,14 +317,18 @@ class CompiledFunction:
     def _key(self, call: Call) -> Any:
         register_caches()
         leaves, form = pytree.tree_flatten(sorted_call(call))
-        return form, tuple(map(self._kind, leaves)), _modes(self._function), self._options.precision_now
+        return form, tuple(map(self._kind, leaves)), *self._read(), self._options.precision_now
+
+    def _read(self) -> tuple[Hashable, Facts]:
+        """What decides what a call gives beside its arguments."""
+        return modes(), self._reads.facts()
 
     def _kind(self, leaf: Any) -> Any:
         """What a program is compiled for in an argument."""
         if not isinstance(leaf, torch.Tensor):
             return type(leaf), repr(leaf)
-        if leaf.is_nested:
-            return type(leaf)  # It is refused, and has no shape.
+        if leaf.is_nested or leaf.layout != torch.strided:
+            return type(leaf), leaf.layout  # It is refused, and has no shape or no strides.
         kind = leaf.shape, leaf.dtype, leaf.device
         if self._symbols is not None:
             return kind

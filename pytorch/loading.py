@@ -73,10 +73,12 @@ def _state(
     owner = weights if isinstance(weights, nn.Module) else None
     names = state_names(file.signature)
     entries = [
-        own if owner is not None and own is not None else _given(file, weights, place, name, own)
-        for name, own in zip(names, file.signature.paths, strict=True)
+        own if owner is not None and own is not None else _given(file, weights, place, number)
+        for number, own in enumerate(file.signature.paths)
     ]
-    state = ProgramState(owner, [entry for entry in entries if entry is not None])
+    given = [entry for entry in entries if entry is not None]
+    is_whole = owner is not None and len(given) == len(entries)
+    state = ProgramState(owner, given, file.signature.ties if is_whole else ())
     values, missing = iter(state.find()), list[str]()
     for name, (facts, _), entry in zip(names, file.signature.state, entries, strict=True):
         value = None if entry is None else next(values)
@@ -91,17 +93,37 @@ def _state(
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         lack = "holds no weights: give a module, or a mapping," if weights is None else "needs weights"
         raise InvalidInputError(f"{path} {lack} with {', '.join(missing[:3])}{more}")
+    if isinstance(weights, Mapping):
+        _check_ties(path, file, weights)
+    else:
+        try:
+            state.tensors()
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from None
     return state
 
 
+def _check_ties(path: str, file: ProgramFile, weights: Mapping[str, torch.Tensor]) -> None:
+    """Raise InvalidInputError where a mapping has two tensors for what the program has one for."""
+    names = state_names(file.signature)
+    for number, other in file.signature.ties:
+        name = names[number]
+        if name in weights and other in weights and not _are_equal(weights[name], weights[other]):
+            raise InvalidInputError(f"{path}: {name} and {other} are one tensor in the program, and differ here")
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values."""
+    facts = [(value.shape, value.dtype, value.device) for value in (one, other)]
+    return one is other or (facts[0] == facts[1] and torch.equal(one, other))
+
+
 def _given(
-    file: ProgramFile,
-    weights: nn.Module | Mapping[str, torch.Tensor] | None,
-    place: torch.device,
-    name: str,
-    path: str | None,
+    file: ProgramFile, weights: nn.Module | Mapping[str, torch.Tensor] | None, place: torch.device, number: int
 ) -> torch.Tensor | None:
-    """A tensor from a mapping, by its path in a module, or from the file, by its name there; None if neither has it."""
+    """A tensor from a mapping, by a path in a module, or from the file, by its name there; None if neither has it."""
+    path, name = file.signature.paths[number], state_names(file.signature)[number]
     if path is not None and isinstance(weights, Mapping):
-        return weights.get(path)
+        paths = [path, *(other for tied, other in file.signature.ties if tied == number)]
+        return next((weights[known] for known in paths if known in weights), None)
     return file.tensors[name].to(place) if name in file.tensors else None

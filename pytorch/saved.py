@@ -37,7 +37,7 @@ from deplodock.runtime.planned import PlannedProgram, compiled, planned_program
 from deplodock.runtime.records import one_line, shown
 from deplodock.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format. It grows with each change after which an older deplodock reads a file wrong."""
 
 _LEVELS = (Level.TENSOR, Level.LOOP, Level.KERNEL)

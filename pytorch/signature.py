@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.capture import Call
+from deplodock.frontend.importer import check_layout
 from deplodock.frontend.program import CapturedGraph, layout_error, output_values
 
 _TENSORS = {torch.Tensor, torch.nn.Parameter}
@@ -23,7 +24,7 @@ _TENSORS = {torch.Tensor, torch.nn.Parameter}
 _FLAT = _TENSORS | {bool, int, float, str, type(None)}
 """Types of arguments that are no nest, and whose text is short."""
 
-_SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
+_SHAPE, _KIND = attrgetter("shape"), attrgetter("dtype", "layout")
 
 Value: TypeAlias = tuple[str, str]
 """An argument that is no tensor: its type and its text, which tells 0.0 from -0.0, and NaN from all but itself."""
@@ -56,15 +57,17 @@ class CallSignature:
 
     Leaves of the arguments are tensors, None in `values`, or other values. `inputs` are the arguments of `@main`: first
     those tensors, then the state of the program, whose `paths` are those of a module's parameters and buffers, None for
-    tensors from elsewhere. Inputs of the numbers `whole` must be all of their memory; with `asks_layout` all must lie
-    in memory as they did. `@main` gives new values for the inputs that `writes` numbers, then the `results` that are
-    not None, then booleans that must be true, else a call fails with its message in `checks`.
+    tensors from elsewhere; `ties` are other paths of that state, each with its number among `paths`. Inputs of the
+    numbers `whole` must be all of their memory; with `asks_layout` all must lie in memory as they did.
+    `@main` gives new values for the inputs that `writes` numbers, then the `results` that are not None, then booleans
+    that must be true, else a call fails with its message in `checks`.
     """
 
     form: pytree.TreeSpec
     values: tuple[Value | None, ...]
     inputs: tuple[TensorFacts, ...]
     paths: tuple[str | None, ...]
+    ties: tuple[tuple[int, str], ...]
     whole: tuple[int, ...]
     asks_layout: bool
     writes: tuple[int, ...]
@@ -104,7 +107,8 @@ class CallSignature:
 
     def check(self, inputs: Sequence[torch.Tensor]) -> None:
         """Raise InvalidInputError where an input is not what the program was compiled for."""
-        if [*map(_SHAPE, inputs)] != self._shapes or [*map(_DTYPE, inputs)] != self._dtypes:
+        is_nested = any(value.is_nested for value in inputs[: len(inputs) - len(self.paths)])
+        if is_nested or [*map(_KIND, inputs)] != self._kinds or [*map(_SHAPE, inputs)] != self._shapes:
             self._refuse(inputs)
         if self.asks_layout:
             self._check_layout(inputs)
@@ -142,11 +146,12 @@ class CallSignature:
         return [own.shape for own in self.inputs]
 
     @cached_property
-    def _dtypes(self) -> list[torch.dtype]:
-        return [own.dtype for own in self.inputs]
+    def _kinds(self) -> list[tuple[torch.dtype, torch.layout]]:
+        return [(own.dtype, torch.strided) for own in self.inputs]
 
     def _refuse(self, inputs: Sequence[torch.Tensor]) -> None:
         for own, value in zip(self.inputs, inputs, strict=True):
+            check_layout(value, own.name)
             if value.shape != own.shape or value.dtype != own.dtype:
                 raise InvalidInputError(
                     f"{own.name} must be {own.dtype} of shape {own.shape}, "
@@ -173,6 +178,7 @@ def signature_of(captured: CapturedGraph, call: Call) -> CallSignature:
         values=values,
         inputs=tuple(TensorFacts.of(*pair) for pair in zip(captured.names, captured.originals, strict=True)),
         paths=captured.paths[values.count(None) :],
+        ties=tuple((number - values.count(None), path) for number, path in captured.ties),
         whole=tuple(captured.whole()),
         asks_layout=captured.asks_layout,
         writes=captured.writes,

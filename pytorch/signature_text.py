@@ -38,6 +38,7 @@ def read_signature(facts: Mapping[str, Any]) -> CallSignature:
         values=tuple(None if value is None else _value(value) for value in facts["values"]),
         inputs=tuple(map(_tensor_facts, facts["inputs"])),
         paths=tuple(None if path is None else _text(path) for path in facts["paths"]),
+        ties=tuple((natural(number), _text(path)) for number, path in facts["ties"]),
         whole=naturals(facts["whole"]),
         asks_layout=_flag(facts["asks_layout"]),
         writes=naturals(facts["writes"]),
@@ -54,6 +55,8 @@ def _check(signature: CallSignature) -> None:
     count = len(signature.inputs)
     if any(number >= count for number in chain(signature.whole, signature.writes)):
         raise ValueError("its signature numbers inputs that there are not")
+    if any(number >= len(signature.paths) for number, _ in signature.ties):
+        raise ValueError("its signature ties state that there is not")
     if len({*signature.writes}) < len(signature.writes):
         raise ValueError("its signature writes an input twice")
     for form, leaves in ((signature.form, signature.values), (signature.result_form, signature.results)):

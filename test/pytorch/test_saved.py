@@ -280,7 +280,7 @@ def test_what_is_no_file_of_ours_is_refused(made: Path, tmp_path: Path) -> None:
     [
         (
             lambda facts: facts.update(format=7, deplodock="9.9"),
-            r"deplodock 9.9 has saved it in version 7 .* this is deplodock .* version 1: save it again",
+            r"deplodock 9.9 has saved it in version 7 .* this is deplodock .* version 2: save it again",
         ),
         (lambda facts: facts.update(arch="sm_40"), "unknown architecture 'sm_40'; choose one of"),
         (lambda facts: facts["signature"]["writes"].append(9), "numbers inputs that there are not"),
