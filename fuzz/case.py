@@ -11,8 +11,9 @@ from functools import cache, cached_property
 
 import numpy as np
 import torch
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.utils.exceptions import DiagnosticException, ParseError
+from xdsl.utils.hints import isa
 
 from deplodock.analysis.machine.targets import nvcc_arch, target, target_of
 from deplodock.analysis.shape.nest import kernels
@@ -24,14 +25,18 @@ from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.precision import coarsest_precision
 from deplodock.dialects.tensor import ScanOp
 from deplodock.dialects.torch import AtenOp
+from deplodock.dialects.torch.aten import PRODUCTS
 from deplodock.dialects.torch.precision import set_precision
-from deplodock.errors import CompileError
+from deplodock.errors import CompileError, InvalidInputError, UnsupportedError
 from deplodock.frontend.arrays import to_array
 from deplodock.frontend.expression import read_expression
-from deplodock.frontend.program import CapturedProgram
+from deplodock.frontend.program import CapturedProgram, output_values
+from deplodock.fuzz import ways
 from deplodock.fuzz.fusion import draw_overrides, override
+from deplodock.fuzz.gradients import gradient_program
 from deplodock.fuzz.schedules import kind_of_kernel, write_schedules
 from deplodock.fuzz.stability import unstable
+from deplodock.fuzz.ways import Differs, Way
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
@@ -57,6 +62,12 @@ STEP_LIMIT = 200_000_000
 _REFUSED_BY_PYTORCH = ("the program raises ", "torch.export cannot capture the program: ")
 """What says that PyTorch itself refuses a program, for the values of its inputs or for its own decompositions."""
 
+_NO_GRADIENT = "derivative for "
+"""What PyTorch says of an operation that it cannot differentiate."""
+
+LONG_K = 512
+"""The k from which on a product counts as long."""
+
 _UNDEFINED_IN_C = ("division by zero", "shift exponent")
 """What a thread that a condition leaves out may compute, as on a GPU, and a process on a CPU may not."""
 
@@ -81,7 +92,8 @@ class Case:
 
     Without a seed of fusion, and without schedules, the heuristics choose. `precision` is that of the products of FP32,
     `compiles`: whether nvcc takes the text, and
-    a GPU runs it where there is one. `runs_on_host`: whether the host runs the text.
+    a GPU runs it where there is one. `runs_on_host`: whether the host runs the text. `way`: how it is called, too; the
+    program is then what comes of such a call.
     """
 
     text: str
@@ -91,6 +103,7 @@ class Case:
     compiles: bool = False
     runs_on_host: bool = False
     precision: str = "highest"
+    way: Way | None = None
 
 
 class Failure(Exception):
@@ -159,7 +172,7 @@ class Checker:
         return self.facts
 
     def _run(self) -> None:
-        captured = self._captured = read_expression(self.case.text, seed=self.case.seed)
+        captured = self._captured = _captured(self.case)
         self.module = captured.module
         set_precision(self.module, self.case.precision)
         self.results = _results(captured)
@@ -185,6 +198,8 @@ class Checker:
                 self.kinds = {kind_of_kernel(function) for function in kernels(self.module)}
         self._simulate()
         self._print()
+        if self.case.way is not None:
+            self._call(self.case.way)
 
     def _observe(self, run: StageRun, module: ModuleOp) -> None:
         self._did(run.stage.name)
@@ -264,6 +279,21 @@ class Checker:
         self._compare(outputs)
         self.facts.reached.add("host")
 
+    def _call(self, way: Way) -> None:
+        self._doing, self._done = f"the {way.value} program", f"the call of the {way.value} program"
+        make, program = ways.defined(self.case.text, self.case.seed)
+        try:
+            found = ways.called(make, program, way, self.case.precision)
+        except Differs as error:
+            raise Failure(FaultKind.WRONG, f"in {self._doing}", str(error), str(error)) from error
+        except InvalidInputError as error:
+            if ways.refuses_shared(error, make, program):
+                raise NotDrawn("it writes into an argument that another one sees, which is refused") from error
+            raise
+        # What the program asserts of its copies comes last, and is no result of a call.
+        self._compare([*map(to_array, found), *self.results.eager[len(found) :]])
+        self.facts.reached |= {way.value, *ways.traits(make, program)}
+
     def _compare(self, outputs: Sequence[Array]) -> None:
         results = self.results
         for position, (got, wanted, own) in enumerate(zip(outputs, results.reference, results.eager, strict=True)):
@@ -284,8 +314,45 @@ class Checker:
         for op in self.module.walk():
             if isinstance(op, AtenOp):
                 self.facts.overloads.add(op.schema().name)
+                if op.schema().name in PRODUCTS:
+                    self.facts.reached |= _traits(op)
         values = [*self.results.inputs, *self.results.eager]
         self.facts.dtypes.update(str(value.dtype) for value in values)
+
+
+def _captured(case: Case) -> CapturedProgram:
+    """The program of a case. Raises NotDrawn where PyTorch computes its gradients."""
+    if case.way is not Way.TRAINED:
+        return read_expression(case.text if case.way is None else ways.on_copies(case.text), seed=case.seed)
+    captured = read_expression(case.text, seed=case.seed)
+    try:
+        gradients = gradient_program(captured, ways.parts_of(case.text).arguments)
+    except UnsupportedError as error:
+        raise NotDrawn("an operation of its gradients is left to PyTorch") from error
+    except RuntimeError as error:
+        if _NO_GRADIENT not in str(error):
+            raise
+        raise NotDrawn("PyTorch has no gradient of an operation") from error
+    if not output_values(gradients.graph):
+        raise NotDrawn("it has no gradients")
+    return gradients
+
+
+def _traits(product: AtenOp) -> set[str]:
+    """What is particular of a product: its long k, and factors that are slices."""
+    sources = [_origin(operand.owner) for operand in product.operands]
+    extents = [type.get_shape()[-1] for value in product.operands if isa(type := value.type, TensorType)]
+    is_long, is_sliced = max(extents) > LONG_K, any(_is(source, "slice.Tensor") for source in sources)
+    return {name for name, holds in (("long k", is_long), ("sliced factors", is_sliced)) if holds}
+
+
+def _origin(op: object) -> object:
+    """What gives the operand of an operation that reorders dimensions."""
+    return op.operands[0].owner if isinstance(op, AtenOp) and _is(op, "t", "transpose.int", "permute") else op
+
+
+def _is(op: object, *names: str) -> bool:
+    return isinstance(op, AtenOp) and op.schema().name in names
 
 
 def _results(captured: CapturedProgram) -> Results:

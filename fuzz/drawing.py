@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from xdsl.ir import Attribute
@@ -51,12 +52,21 @@ INTEGERS = tuple(dtype for dtype in DTYPES if not dtype.is_floating_point and dt
 INDICES = tuple(dtype for dtype in INTEGERS if dtype in (torch.int32, torch.int64))
 
 
-class Drawer:
-    """A program being drawn: the random choices, and the values that there are."""
+Drawn: TypeAlias = tuple[str, Sequence[Node]]
+"""An expression as it is drawn: its template and its arguments."""
 
-    def __init__(self, draw: random.Random) -> None:
+
+class Drawer:
+    """A program being drawn: the random choices, and the values that there are.
+
+    With `is_called` most inputs are views of other memory, which several may share.
+    """
+
+    def __init__(self, draw: random.Random, *, is_called: bool = False) -> None:
         self.draw = draw
         self.pool: list[Node] = []
+        self._memory: list[Node] = []
+        self._is_called = is_called
         self.used: set[Node] = set()
         self._inputs = 0
         self.has_specials = draw.random() < 0.15
@@ -98,19 +108,39 @@ class Drawer:
 
     def input(self, shape: Sequence[int], dtype: torch.dtype) -> Node:
         """A new input of normal numbers, small integers or booleans; some are strided, some have special values."""
-        name = f"x{self._inputs}"
+        number = self._inputs
         self._inputs += 1
+        if (shared := self._shared(tuple(shape), dtype)) is not None:
+            return self.keep(shared)
         stored, view = self._layout(tuple(shape))
-        sizes = ", ".join(map(str, stored))
+        if not view:
+            return self.keep(self._made(f"x{number}", stored, dtype))
+        memory = self._made(f"b{number}", stored, dtype)
+        self._memory += [memory] * self._is_called
+        return self.keep(make_input(f"x{number}", f"x{number} = {memory.template}{view}", memory))
+
+    def _shared(self, shape: tuple[int, ...], dtype: torch.dtype) -> Node | None:
+        """An input of which an earlier one sees the memory, or a part of it."""
+        size = math.prod(shape)
+        fitting = [node for node in self._memory if node.value.dtype == dtype and node.value.numel() >= size]
+        if not shape or not fitting or not self.chance(0.5):
+            return None
+        memory, name = self.draw.choice(fitting), f"x{self._inputs - 1}"
+        start = self.draw.randint(0, memory.value.numel() - size)
+        return make_input(name, f"{name} = {memory.template}.view(-1)[{start}:{start + size}].view{shape}", memory)
+
+    def _made(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Node:
+        """An input that is all of its memory."""
+        sizes = ", ".join(map(str, shape))
         kind = "" if dtype in (torch.float32, torch.int64) else f", dtype={dtype}"
         if dtype == torch.bool:
             setup = f"{name} = torch.rand({sizes or '()'}) > 0.4"
         elif dtype.is_floating_point:
-            setup = f"{name} = torch.randn({sizes or '()'}{kind})" + self._special(name, stored, dtype)
+            setup = f"{name} = torch.randn({sizes or '()'}{kind})" + self._special(name, shape, dtype)
         else:
             low = 0 if dtype == torch.uint8 else -4
-            setup = f"{name} = torch.randint({low}, 6, ({sizes}{',' if len(stored) == 1 else ''}){kind})"
-        return self.keep(make_input(name, f"{setup}; {name} = {name}{view}" if view else setup))
+            setup = f"{name} = torch.randint({low}, 6, ({sizes}{',' if len(shape) == 1 else ''}){kind})"
+        return make_input(name, setup)
 
     def indices(self, shape: Sequence[int], bound: int) -> Node:
         """A new input of subscripts from 0 below a bound, or as often from -bound."""
@@ -154,9 +184,9 @@ class Drawer:
         self.pool.append(node)
         return node
 
-    def try_node(self, build: Callable[[Drawer], tuple[str, Sequence[Node]]]) -> bool:
+    def try_node(self, build: Callable[[Drawer], Drawn]) -> bool:
         """Draw an expression and keep it, unless PyTorch refuses it or its value is of no use."""
-        count, inputs = len(self.pool), self._inputs
+        count, inputs, memory = len(self.pool), self._inputs, len(self._memory)
         try:
             template, args = build(self)
             node = make_node(template, args)
@@ -167,7 +197,7 @@ class Drawer:
             chosen = self.draw.randrange(len(parts))
             node = Node("{}[" + str(chosen) + "]", (node,), parts[chosen])
         if node is None or not self._is_useful(node.value):
-            del self.pool[count:]
+            del self.pool[count:], self._memory[memory:]
             self._inputs = inputs
             return False
         self.used.update(node.args)
@@ -185,7 +215,7 @@ class Drawer:
 
     def _layout(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
         """The shape to store, and how the wanted shape is seen in it."""
-        if not shape or not self.chance(0.2):
+        if not shape or not self.chance(0.6 if self._is_called else 0.2):
             return shape, ""
         match self.draw.choice(["transposed", "stepped", "expanded", "offset"]):
             case "transposed":
@@ -195,7 +225,7 @@ class Drawer:
             case "expanded":
                 return (1, *shape[1:]), f".expand{shape}"
             case _:
-                return (shape[0] + 2, *shape[1:]), "[2:]"
+                return (shape[0] + 2, *shape[1:]), self.draw.choice(["[2:]", "[1:-1]", "[:-2]"])
 
     def _special(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> str:
         if not self.has_specials or not shape or not self.chance(0.5):

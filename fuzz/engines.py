@@ -26,6 +26,15 @@ MANY_COLUMNS = (64, 72, 75)
 FEW_SHARE = 0.3
 """The share of products of few rows, whose columns and k are any."""
 
+LONG_DEPTHS = (*DEPTHS, 131, 616, 2048)
+"""The k of products of few rows."""
+
+SLICED_SHARE = 0.3
+"""The share of products whose factors are slices along k, and of rows, of larger matrices."""
+
+EDGES = (0, 16, 32)
+"""The elements before and behind such a slice: whole units of boxes."""
+
 TEMPLATES = {
     "F.linear({}, {})": "xw",
     "F.relu(F.linear({}, {}))": "xw",
@@ -118,22 +127,29 @@ def draw_product(draw: random.Random) -> tuple[Expression, Schedule]:
     dtype = torch.int8 if draw.random() < BYTE_SHARE else draw.choice((torch.bfloat16, torch.float16))
     is_few, is_strided = draw.random() < FEW_SHARE, False
     if is_few:
-        m, n, k = draw.choice(FEW_ROWS), draw.choice(MANY_COLUMNS), draw.choice((*DEPTHS, 131))
+        m, n, k = draw.choice(FEW_ROWS), draw.choice(MANY_COLUMNS), draw.choice(LONG_DEPTHS)
     else:
         m, n, k = draw.choice(ROWS), draw.choice(COLUMNS), draw.choice(DEPTHS)
         is_strided = draw.random() < 0.3
-    weights, is_integer = (k, n) if is_strided else (n, k), dtype == torch.int8
+    is_integer, start, end = dtype == torch.int8, 0, 0
+    if draw.random() < SLICED_SHARE:
+        start, end = draw.choice(EDGES), draw.choice(EDGES)
+    whole = start + k + end
+    weights = (whole, n) if is_strided else (n, whole)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(draw.randrange(2**16))
         templates = BYTES if is_integer else STRIDED if is_strided else TEMPLATES
         template, names = draw.choice(list(templates.items()))
-        shapes = {"x": (m, k), "w": weights, "v": weights, "r": (m, n)}
+        shapes = {"x": (m, whole), "w": weights, "v": weights, "r": (m, n)}
         draws = "torch.randint(-128, 128, {}, dtype=torch.int8)" if is_integer else f"torch.randn({{}}, dtype={dtype})"
         inputs = {name: make_input(name, f"{name} = {draws.format(shapes[name])}") for name in dict.fromkeys(names)}
+        for name in [name for name in inputs if name != "r" and whole > k]:
+            part = "{}[%d:%d]" if is_strided and name != "x" else "{}[:, %d:%d]"
+            inputs[name] = make_node(part % (start, start + k), [inputs[name]])
         if is_integer and not is_strided:
             inputs["w"] = make_node("{}.T", [inputs["w"]])
         expression = Expression((make_node(template, [inputs[name] for name in names], "product on tensor cores"),))
-    has_boxes = k * dtype.itemsize % UNIT_BYTES == 0 and not (is_integer and is_strided)
+    has_boxes = whole * dtype.itemsize % UNIT_BYTES == 0 and not (is_integer and is_strided)
     return expression, _draw_few(draw, m, has_boxes) if is_few else _draw_engine(draw, k, is_strided, has_boxes)
 
 

@@ -6,9 +6,11 @@ import random
 
 import torch
 
-from deplodock.fuzz.drawing import DTYPES, Drawer
+from deplodock.fuzz.drawing import DTYPES, FLOATS, Drawer
 from deplodock.fuzz.families import FAMILIES, family, pointwise
 from deplodock.fuzz.program import Expression
+from deplodock.fuzz.slices import written
+from deplodock.fuzz.ways import Way
 
 MOST_STEPS = 6
 TRIES = 8
@@ -16,18 +18,31 @@ TRIES = 8
 
 CONTRACTIONS = FAMILIES[:4]
 
+MOST_CALLED_STEPS = 3
+"""The steps of programs that are called, too, of which each takes longer."""
 
-def draw_expression(draw: random.Random) -> Expression:
-    """A random program of at least one expression; its values are those that PyTorch gives on drawn inputs."""
+WRITTEN = 0.8
+"""The share of programs that are called and not differentiated that write in place."""
+
+
+def draw_expression(draw: random.Random, way: Way | None = None) -> Expression:
+    """A random program of at least one expression; its values are those that PyTorch gives on drawn inputs.
+
+    One that is called in a way may write into its arguments, which may be views that share memory.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(draw.randrange(2**16))
-        drawer = Drawer(draw)
+        drawer = Drawer(draw, is_called=way is not None)
+        if way is Way.TRAINED:
+            drawer.input(drawer.shape(1), draw.choice(FLOATS))
         # Contractions have the schedules with the most rules: half of the programs have one.
         wanted = draw.choice(CONTRACTIONS)[1] if drawer.chance(0.5) else None
         if drawer.chance(0.7):
             drawer.input(drawer.shape(1), draw.choice(DTYPES))
             drawer.try_node(pointwise)
-        steps = draw.randint(1, MOST_STEPS)
+        if way in (Way.SAVED, Way.COMPILED) and drawer.chance(WRITTEN):
+            any(drawer.try_node(written) for _ in range(TRIES))
+        steps = draw.randint(1, MOST_STEPS if way is None else MOST_CALLED_STEPS)
         place = draw.randrange(steps)
         for step in range(steps):
             made = wanted if step == place and wanted is not None else family(drawer)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from deplodock.fuzz.drawing import DTYPES, FLOATS, Drawer
+from deplodock.fuzz.drawing import DTYPES, FLOATS, Drawer, Drawn
 from deplodock.fuzz.program import Node
 from deplodock.fuzz.schema_calls import call
-
-Drawn = tuple[str, Sequence[Node]]
+from deplodock.fuzz.slices import sliced
 
 EDGES = (16, 17, 24, 31, 32, 33, 48, 64, 65)
 """Extents of contractions: tiles whole and ragged, and several steps of chunks."""
@@ -451,6 +450,7 @@ FAMILIES: tuple[tuple[int, Callable[[Drawer], Drawn]], ...] = (
     (8, linear),
     (6, batched),
     (6, convolution),
+    (6, sliced),
     (2, vectors),
     (2, attention),
     (8, norm),

@@ -20,7 +20,8 @@ NAMES = {"torch": torch, "F": functional, "math": math}
 class Node:
     """An expression: a template with a `{}` for each argument, and what it was when it was drawn.
 
-    An input has no arguments; its template is its name, and `setup` the statements that give the name its value.
+    The template of an input is its name, and `setup` the statements that give the name its value; its argument is the
+    input of which it is a view, if it is one.
     `family` names what drew the expression, if something did.
     """
 
@@ -42,11 +43,11 @@ class Node:
         return isinstance(tree.body, ast.Call | ast.Name | ast.Subscript | ast.Attribute)
 
 
-def make_input(name: str, setup: str) -> Node:
-    """An input of the given name. Raises what its statements raise."""
-    scope: dict[str, Any] = dict(NAMES)
+def make_input(name: str, setup: str, *memory: Node) -> Node:
+    """An input of the given name, a view of the input `memory` if there is one. Raises what its statements raise."""
+    scope: dict[str, Any] = NAMES | {node.template: node.value for node in memory}
     exec(setup, scope)
-    return Node(name, (), scope[name], setup)
+    return Node(name, memory, scope[name], setup)
 
 
 def make_node(template: str, args: Sequence[Node], family: str = "") -> Node:

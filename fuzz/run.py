@@ -16,12 +16,16 @@ from deplodock.fuzz.engines import draw_for_engine
 from deplodock.fuzz.expressions import draw_expression
 from deplodock.fuzz.program import Expression
 from deplodock.fuzz.schedules import draw_schedules
+from deplodock.fuzz.ways import Way
 
 LEAST_SHARE = 0.05
 """The share of the cases that must reach each of what `shares` lists."""
 
 PRODUCTS = 0.25
 """The share of the cases that are products or attention for tensor cores."""
+
+WAYS = {Way.SAVED: 0.14, Way.COMPILED: 0.16, Way.TRAINED: 0.2}
+"""The shares of the other cases that are called in a way, too."""
 
 COARSER = 0.5
 """The share of the cases whose products of FP32, where they have any, are of less than the highest precision."""
@@ -41,6 +45,14 @@ REACHES = {
     "scanned": "scans",
     "high or medium": "precision",
     "exact on integers": "exact",
+    "sliced factors": "sliced factors",
+    "k above 512": "long k",
+    "saved and loaded": Way.SAVED.value,
+    "torch.compile": Way.COMPILED.value,
+    "gradients": Way.TRAINED.value,
+    "writes in place": "writes",
+    "views": "views",
+    "shared memory": "shared memory",
     "run on the host": "host",
 }
 """What a case may reach, and the stage that says so, or what the kernels hold."""
@@ -109,7 +121,8 @@ def draw_case(number: int, *, compile_every: int, host_every: int = 0) -> tuple[
     """The case of a number: the same on every machine. Of n cases, nvcc takes the first and the host the last."""
     draw = random.Random(number)
     is_product = draw.random() < PRODUCTS
-    expression, kind, engine = draw_for_engine(draw) if is_product else (draw_expression(draw), None, None)
+    way = None if is_product else draw.choices([None, *WAYS], [1 - sum(WAYS.values()), *WAYS.values()])[0]
+    expression, kind, engine = draw_for_engine(draw) if is_product else (draw_expression(draw, way), None, None)
     fusion = draw.randrange(2**16) if draw.random() < 0.3 else None
     schedules = draw_schedules(draw) if is_product or draw.random() < 0.7 else None
     if kind is not None and engine is not None and schedules is not None:
@@ -117,7 +130,7 @@ def draw_case(number: int, *, compile_every: int, host_every: int = 0) -> tuple[
     compiles = compile_every > 0 and number % compile_every == 0
     runs_on_host = host_every > 0 and (number + 1) % host_every == 0
     precision = draw.choice(PRECISIONS[1:]) if draw.random() < COARSER else PRECISIONS[0]
-    return expression, Case(expression.text(), number, fusion, schedules, compiles, runs_on_host, precision)
+    return expression, Case(expression.text(), number, fusion, schedules, compiles, runs_on_host, precision, way)
 
 
 def fuzz(

@@ -163,6 +163,7 @@ def test_a_planted_mistake_is_shrunk_and_blamed(
 def test_too_little_of_something_fails() -> None:
     summary = Summary(0, cases=COUNTED)
     reached = {"CUDA text", "staged", "pipelined", "split k", "tensor cores", "roles", "scanned"}
+    reached |= {"gradients", "torch.compile", "saved and loaded", "writes in place", "sliced factors", "k above 512"}
     assert reached | {"float32", "bool"} <= set(summary.missing())
     assert not Summary(0, cases=COUNTED - 1).missing()
     assert "run on the host" in Summary(0, host_every=10, cases=COUNTED).missing()

@@ -88,6 +88,9 @@ def test_a_decorated_function_that_asks_for_offsets() -> None:
     for row in range(3):
         same(run(x[row:]), x[row:] + 2 * row)
         same(run(x[row:]), x[row:] + 2 * row)
+    for row in range(3):
+        # The shape is the same, and the offset another.
+        same(run(x[row : row + 1]), x[row : row + 1] + 2 * row)
 
 
 def test_options_of_the_decorator() -> None:

@@ -141,3 +141,13 @@ def test_values_of_several_dtypes_are_written_back_in_as_many_copies(monkeypatch
     runners.write_back(targets, [torch.ones_like(target) for target in targets])
     assert all(bool((target == 1).all()) for target in targets)
     assert sorted(copied) == [1, 2]
+
+
+def test_tensors_that_may_share_memory_count_as_sharing() -> None:
+    """Those of which it takes long to find out, as which sums of strides are equal: whoever writes must ask."""
+    memory, strides = torch.empty(90_000), (1009, 2003, 3011, 4019, 5021, 6029, 7039, 8053)
+    views = [memory.as_strided((3,) * 8, strides, start) for start in (0, 500)]
+    with pytest.raises(np.exceptions.TooHardError):
+        np.shares_memory(*(view.numpy() for view in views), max_work=runners._WORK)
+    assert runners.overlaps_of(views) == {(0, 1, 2000)}
+    assert runners.overlaps_of([memory[0:10:2], memory[1:10:2]]) == set()

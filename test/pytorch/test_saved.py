@@ -143,6 +143,10 @@ def test_weights(tmp_path: Path, weights: bool) -> None:
             deplodock.load(tmp_path / "p.ddk", {"weight": torch.ones(3)})
         with pytest.raises(deplodock.InvalidInputError, match=r"needs weight as torch.float32 of shape \(3,\), got"):
             deplodock.load(tmp_path / "p.ddk", {"weight": torch.ones(4), "total": torch.ones(3)})
+        with pytest.raises(deplodock.InvalidInputError, match=r"needs weight as torch.float32 .*got torch.bfloat16"):
+            deplodock.load(tmp_path / "p.ddk", {"weight": torch.ones(3).bfloat16(), "total": torch.ones(3)})
+        with pytest.raises(deplodock.InvalidInputError, match=r"needs weight as torch.float32 .*got torch.float64"):
+            deplodock.load(tmp_path / "p.ddk", Counter().double())
 
 
 def test_what_is_too_large_to_simulate_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

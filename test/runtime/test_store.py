@@ -81,7 +81,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "JSON of another program": lambda path: path.write_text('{"log": 1}'),
     "another version": lambda path: path.write_bytes(path.read_bytes().replace(b" 1 ", b" 0 ", 1)),
     "not text": lambda path: path.write_bytes(b"\xff\xfe\0"),
-    "writable by others": lambda path: path.chmod(0o666),
+    "writable by its group": lambda path: path.chmod(0o620),
+    "writable by others": lambda path: path.chmod(0o602),
     "a link to nowhere": replace_by_dangling_link,
     "a pipe": replace_by_pipe,
 }

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from deplodock.analysis.shape.nest import kernels
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, lower, new_context, set_target
 from deplodock.passes.tensor.decisions import DECISIONS, PROGRAMS
+from deplodock.passes.tile.choose_schedule import write_schedule
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.runtime.net import lower_held, lower_in_steps
 from deplodock.runtime.planned import planned_program
@@ -151,6 +153,16 @@ def test_a_kernel_takes_its_schedule_and_says_where_it_comes_from(task: Task, tm
     assert "threads=128" in schedule
     assert origin == f"{path}:1"
     assert lowered(sums(target="a100"), found)[1] == ""
+
+
+def test_a_schedule_that_is_given_is_kept(task: Task, tmp_path: Path) -> None:
+    """Whoever writes one on a kernel wants that, whatever a file has."""
+    found, module = tuned(tmp_path / "t.jsonl", replace(ENTRY, kernel=task.key)), sums()
+    (function,) = kernels(module)
+    write_schedule(function, read_schedule("tileify,cooperative-reduce{threads=32},blockify-launch{threads=64}"))
+    schedule, origin = lowered(module, found)
+    assert "threads=64" in schedule
+    assert not origin
 
 
 def test_options_that_a_line_leaves_out_are_those_that_were_measured(task: Task, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from deplodock.fuzz.case import Case, Checker, Failure, NotDrawn
 from deplodock.fuzz.run import FoundFailure, fuzz
 from deplodock.fuzz.shrink import Shrinker
+from deplodock.fuzz.ways import script
 from deplodock.passes.options import Kind
 from deplodock.schedule.steps import format_schedule
 from deplodock.tools.progress import working
@@ -51,7 +52,7 @@ def report(found: FoundFailure) -> None:
         failure = earliest
     print(f"case {found.number}: {failure}".rstrip())
     print("  again: " + _command(case, checker.kinds))
-    if case.fusion is not None or len(checker.kinds) > 1:
+    if case.way is None and (case.fusion is not None or len(checker.kinds) > 1):
         print("  with the module below in --from FILE, which has the decisions of fusion and the schedules")
     if checker.before:
         print(f"  the last module that was right:\n{checker.before}")
@@ -59,7 +60,12 @@ def report(found: FoundFailure) -> None:
 
 
 def _command(case: Case, kinds: set[Kind]) -> str:
-    """The command line that shows a failure again, with the schedule where one serves all kernels."""
+    """The command line that shows a failure again, with the schedule where one serves all kernels.
+
+    Of a program that is called in a way, it is Python that calls it so.
+    """
+    if case.way is not None:
+        return shlex.join(["python", "-c", script(case.text, case.seed, case.way, case.precision)])
     words = ["deplodock", "run", "--device", "sim", "-c", case.text, "--seed", str(case.seed)]
     if case.schedules is not None and len(kinds) == 1:
         words += ["--schedule", format_schedule(case.schedules[next(iter(kinds))])]

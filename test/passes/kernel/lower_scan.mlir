@@ -85,6 +85,48 @@ func.func @free(%x: memref<30x5xf32>, %out: memref<30x5xf32>) {
 
 // -----
 
+// So do those of whole warps whose neighbours along the axis are no neighbours in a warp.
+// CHECK-LABEL: kernel.func @apart
+// CHECK-NOT:     kernel.shuffle
+func.func @apart(%x: memref<4x8xi32>, %out: memref<4x8xi32>) {
+  tile.launch (%t = 4 : thread, %c = 8 : thread) {
+    %a = loop.load %x[%t, %c] : memref<4x8xi32>
+    %s = loop.scan {arith.addi} %a along (%t) : i32
+    loop.store %s, %out[%t, %c] : memref<4x8xi32>
+  }
+  func.return
+}
+
+// -----
+
+// So do groups of which a warp holds a part, with others beside it.
+// CHECK-LABEL: kernel.func @uneven
+// CHECK-NOT:     kernel.shuffle
+func.func @uneven(%x: memref<2x48xi32>, %out: memref<2x48xi32>) {
+  tile.launch (%r = 2 : thread, %t = 48 : thread) {
+    %a = loop.load %x[%r, %t] : memref<2x48xi32>
+    %s = loop.scan {arith.addi} %a along (%t) : i32
+    loop.store %s, %out[%r, %t] : memref<2x48xi32>
+  }
+  func.return
+}
+
+// -----
+
+// So do groups of which the last warp holds too few threads for a shuffle.
+// CHECK-LABEL: kernel.func @partial
+// CHECK-NOT:     kernel.shuffle
+func.func @partial(%x: memref<3x8xi32>, %out: memref<3x8xi32>) {
+  tile.launch (%r = 3 : thread, %t = 8 : thread) {
+    %a = loop.load %x[%r, %t] : memref<3x8xi32>
+    %s = loop.scan {arith.addi} %a along (%t) : i32
+    loop.store %s, %out[%r, %t] : memref<3x8xi32>
+  }
+  func.return
+}
+
+// -----
+
 // Each register along another axis has a scan of its own.
 // CHECK-LABEL: kernel.func @kept
 func.func @kept(%x: memref<9x8xf32>, %out: memref<9x8xf32>) {

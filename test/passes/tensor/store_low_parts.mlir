@@ -109,3 +109,73 @@ builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, thre
     func.return %o : tensor<64x64xf32>
   }
 }
+
+// -----
+
+// Rows that k walks across, or that boxes do not take, are left as they are: threads hold them, or warps multiply.
+// CHECK-LABEL: func.func @across
+// CHECK-NOT:     low_part
+builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, threads_per_block = 1024, threads_per_sm = 2048, blocks_per_sm = 32, registers_per_thread = 255, registers_per_sm = 65536, shared_per_block = 232448, shared_per_sm = 233472, l2_bytes = 52428800, dram_gbps = 4800, fp32_lanes = 128, fp32_gflops = 66908, launch_ns = 1250>} {
+  func.func @across(%x: tensor<64x64xf32>, %w: tensor<64x1024xf32>) -> tensor<64x1024xf32> {
+    %y_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d2, d0)> : tensor<64x64xf32> -> tensor<64x1024x64xf32>
+    %y_w = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d2, d1)> : tensor<64x1024xf32> -> tensor<64x1024x64xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x64xf32>, tensor<64x1024x64xf32> -> tensor<64x1024x64xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "high"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<64x1024x64xf32> -> tensor<64x1024xf32>
+    func.return %y : tensor<64x1024xf32>
+  }
+  func.func @diagonal(%x: tensor<127x64xf32>, %w: tensor<64x1024xf32>) -> tensor<64x1024xf32> {
+    %y_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0 + d2, d2)> : tensor<127x64xf32> -> tensor<64x1024x64xf32>
+    %y_w = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d2, d1)> : tensor<64x1024xf32> -> tensor<64x1024x64xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x64xf32>, tensor<64x1024x64xf32> -> tensor<64x1024x64xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "high"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<64x1024x64xf32> -> tensor<64x1024xf32>
+    func.return %y : tensor<64x1024xf32>
+  }
+  func.func @ragged(%x: tensor<64x66xf32>, %w: tensor<64x1024xf32>) -> tensor<64x1024xf32> {
+    %y_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<64x66xf32> -> tensor<64x1024x64xf32>
+    %y_w = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d2, d1)> : tensor<64x1024xf32> -> tensor<64x1024x64xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x64xf32>, tensor<64x1024x64xf32> -> tensor<64x1024x64xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "high"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<64x1024x64xf32> -> tensor<64x1024xf32>
+    func.return %y : tensor<64x1024xf32>
+  }
+  func.func @windows(%x: tensor<64x128xf32>, %w: tensor<64x1024xf32>) -> tensor<64x1024xf32> {
+    %y_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d0 + d2)> : tensor<64x128xf32> -> tensor<64x1024x64xf32>
+    %y_w = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d2, d1)> : tensor<64x1024xf32> -> tensor<64x1024x64xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x64xf32>, tensor<64x1024x64xf32> -> tensor<64x1024x64xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "high"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<64x1024x64xf32> -> tensor<64x1024xf32>
+    func.return %y : tensor<64x1024xf32>
+  }
+}
+
+// -----
+
+// The shares of attention are no factor that is stored, nor are the values beside them, in whichever order they lie.
+// CHECK-LABEL: func.func @shares
+// CHECK-NOT:     low_part
+builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, threads_per_block = 1024, threads_per_sm = 2048, blocks_per_sm = 32, registers_per_thread = 255, registers_per_sm = 65536, shared_per_block = 232448, shared_per_sm = 233472, l2_bytes = 52428800, dram_gbps = 4800, fp32_lanes = 128, fp32_gflops = 66908, launch_ns = 1250>} {
+  func.func @shares(%x: tensor<64x64xf32>, %v: tensor<1024x64xf32>) -> tensor<64x1024xf32> {
+    %e = tensor_ext.elementwise %x : tensor<64x64xf32> -> tensor<64x64xf32> (%e_0: f32) {
+      %e_1 = math.exp %e_0 fastmath<reassoc> : f32
+      tensor_ext.yield %e_1 : f32
+    }
+    %y_x = tensor_ext.index_map %e affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<64x64xf32> -> tensor<64x1024x64xf32>
+    %y_w = tensor_ext.index_map %v affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<1024x64xf32> -> tensor<64x1024x64xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x64xf32>, tensor<64x1024x64xf32> -> tensor<64x1024x64xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "high"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<64x1024x64xf32> -> tensor<64x1024xf32>
+    func.return %y : tensor<64x1024xf32>
+  }
+}
