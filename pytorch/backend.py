@@ -7,7 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
@@ -35,6 +35,9 @@ from deplodock.pytorch.shapes import Shapes
 
 _DIFFERENTIATES = ("autograd", "_functorch", "requires_grad", "vmap")
 """Words in the names of calls that derive other calls, for which these must be those that PyTorch can derive."""
+
+GraphCompiler: TypeAlias = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+"""Makes a function of a graph of ATen operations and examples of its arguments."""
 
 
 def backend(
@@ -75,9 +78,20 @@ def _compiled(
     """A graph that AOTAutograd takes, with its gradients, compiled on the first call with each set of shapes."""
     name = new_name("graph")
 
-    def compiler(kind: str) -> Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]:
+    def compiler(kind: str) -> GraphCompiler:
         return lambda graph, _: make_boxed_func(_ByShapes(graph, report, options, f"{name}/{kind}"))
 
+    compiled = traced(graph, example_inputs, compiler)
+    return _SameOverlaps(compiled, graph) if _writes() else compiled
+
+
+def traced(
+    graph: fx.GraphModule, example_inputs: Sequence[Any], compiler: Callable[[str], GraphCompiler]
+) -> Callable[..., Any]:
+    """A graph that AOTAutograd takes: `compiler("forward")` makes a function of the graph of ATen operations.
+
+    Where results have gradients, `compiler("backward")` makes one of their graph.
+    """
     compile_graph = aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
@@ -85,8 +99,7 @@ def _compiled(
     )
     kept = _steps_of_attention(graph) if _derives(graph, example_inputs) else kept_composites()
     with kept, without_python_kernels():
-        compiled = compile_graph(graph, example_inputs)
-    return _SameOverlaps(compiled, graph) if _writes() else compiled
+        return compile_graph(graph, example_inputs)
 
 
 def _derives(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> bool:

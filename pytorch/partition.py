@@ -163,7 +163,8 @@ class PartsRunner:
     """A graph whose parts are compiled, called as the graph is.
 
     `reasons` says what is left to PyTorch, and why, `places` on which lines; `parts` are the names of those that are
-    compiled. Of the graph's operations that are no views, `compiled` run in them and `left` in PyTorch.
+    compiled, `runners` what runs them. Of the graph's operations that are no views, `compiled` run in
+    them and `left` in PyTorch.
     """
 
     def __init__(self, graph: fx.GraphModule, options: BackendOptions, name: str) -> None:
@@ -172,6 +173,7 @@ class PartsRunner:
         self.places: dict[str, tuple[str, int]] = {}
         self._options, self._name = options, name
         self.parts: list[str] = []
+        self.runners: list[Runner] = []
         self.compiled = 0
         self._run = self._compiled(graph, {})
         self.left = sum(len(_calls(module)) for module in self._run.modules() if isinstance(module, fx.GraphModule))
@@ -234,6 +236,7 @@ class PartsRunner:
         self.compiled += len(_calls(part))
         fused.set_submodule(name, Part(runner, _results(part), lowered.checks, isinstance(result, fx.Node)))
         self.parts.append(name)
+        self.runners.append(runner)
 
     def _take_apart(
         self, fused: fx.GraphModule, name: str, part: fx.GraphModule, device: torch.device, error: Exception
