@@ -97,6 +97,7 @@ def _joint(captured: CapturedGraph, wanted: Sequence[str], given: Sequence[torch
         graph=graph,
         placeholders=tuple(node.name for node in graph.graph.find_nodes(op="placeholder")),
         paths=(None,) * len(inputs),
+        ties=(),
         writes=(),
         checks=(),
         asks_layout=False,
