@@ -1,5 +1,7 @@
 """The errors that deplodock raises; every message says where, what is wrong and what to do."""
 
+from collections.abc import Mapping
+
 from xdsl.utils.exceptions import DiagnosticException
 
 _EXTRAS = {
@@ -32,7 +34,14 @@ class UnsupportedError(Error):
 
 
 class RefusedError(UnsupportedError):
-    """Passes refuse operations even where each is a kernel of its own; a line for each says where, and why."""
+    """Passes refuse operations even where each is a kernel of its own; `refusals` says of each why.
+
+    The text has a line for each.
+    """
+
+    def __init__(self, refusals: Mapping[str, str]) -> None:
+        super().__init__("\n".join(f"{operation}: {reason}" for operation, reason in refusals.items()))
+        self.refusals = refusals
 
 
 class InvalidInputError(Error):

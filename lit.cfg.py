@@ -16,6 +16,7 @@ from pathlib import Path
 
 import lit.formats
 
+from deplodock.runtime.falls import DEBUG
 from deplodock.runtime.lowering import ALWAYS
 
 root = Path(__file__).parent
@@ -37,6 +38,7 @@ atexit.register(server.stdin.close)
 config.environment["PATH"] = os.pathsep.join([tools, str(Path(sys.executable).parent), os.environ["PATH"]])
 config.environment["COLUMNS"] = "120"
 config.environment[ALWAYS] = "1"
+config.environment[DEBUG] = "1"
 
 config.substitutions.append(
     (

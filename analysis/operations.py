@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache
 from typing import TypeVar
 
-from xdsl.dialects.builtin import FileLineColLoc
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import MemoryEffect, NoMemoryEffect, Pure
 
@@ -14,8 +14,9 @@ _Node = TypeVar("_Node", bound=Hashable)
 
 
 def position_of(op: Operation) -> str | None:
-    """`file:line:column` of an operation that was read from a file."""
-    match op.location:
+    """`file:line:column` of an operation that was read from a file, or is from a call in a program."""
+    location = op.location
+    match location.location if isinstance(location, NameLoc) else location:
         case FileLineColLoc(filename=file, line=line, column=column):
             return f"{file.data}:{line.data}:{column.data}"
         case _:

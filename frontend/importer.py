@@ -359,15 +359,14 @@ class _Importer:
         return self.append(node, cast, "cast")[0]
 
     def append(self, node: fx.Node, op: AtenOp, name: str) -> Sequence[SSAValue]:
-        """Append an operation with a name and the source position of a node, else what it is; returns its results."""
+        """Append an operation with a name, and what a node calls and where as its location; returns its results."""
         for result in op.outputs:
             result.name_hint = _hint(name)
-        place = _place(node, self.source)
-        if place is None:
-            op.location = NameLoc(StringAttr(overload_of(node)), UNKNOWN_LOC)
-        else:
+        location, place = UNKNOWN_LOC, _place(node, self.source)
+        if place is not None:
             filename, position = place
-            op.location = FileLineColLoc(StringAttr(filename), IntAttr(position.line), IntAttr(position.column))
+            location = FileLineColLoc(StringAttr(filename), IntAttr(position.line), IntAttr(position.column))
+        op.location = NameLoc(StringAttr(overload_of(node)), location)
         self.block.add_op(op)
         return op.outputs
 

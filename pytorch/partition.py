@@ -20,6 +20,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.dialects.torch.precision import set_precision
+from deplodock.errors import RefusedError
 from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.importer import has_operation, import_graph, is_scalar, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
@@ -275,6 +276,8 @@ def _refused_calls(part: fx.GraphModule, device: torch.device, options: BackendO
             try:
                 lower_on(_lowered(_alone(node)).module, device, options)
                 reasons[key] = ""
+            except RefusedError as error:
+                reasons[key] = next(iter(error.refusals.values()))
             except Exception as error:
                 reasons[key] = reason_of(error)
     return {node: reason for node in _calls(part) if (reason := reasons[call_key(node)])}

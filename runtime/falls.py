@@ -16,16 +16,16 @@ import traceback
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FileLineColLoc, ModuleOp, NameLoc, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, NameLoc, StringAttr
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import DiagnosticException
 
-from deplodock.dialects.torch import AtenOp
+from deplodock.analysis.operations import position_of
 from deplodock.errors import Error
 from deplodock.runtime.records import one_line
 
@@ -143,26 +143,13 @@ def reason_of(error: Exception) -> str:
     return f"a fault of deplodock{place}, please report it: {type(error).__name__}: {error}"
 
 
-def places_in(op: Operation) -> tuple[str, ...]:
-    """The lines of the program that the operations inside of one are from, in order; the calls where that is known."""
-    return tuple(dict.fromkeys(filter(None, map(_place, op.walk()))))
+def origins_in(op: Operation) -> tuple[str, ...]:
+    """What the operations inside of one are from: calls of a program, such as `aten.sin.default (a.py:3)`, or lines."""
+    return tuple(dict.fromkeys(filter(None, map(_origin, op.walk()))))
 
 
-def named(fall: Fall, program: ModuleOp) -> Fall:
-    """A fall whose operations are those of a program at torch level, where its lines are those of such."""
-    names: dict[str, dict[str, None]] = {}
-    for op in program.walk():
-        if isinstance(op, AtenOp) and isinstance(op.location, FileLineColLoc):
-            names.setdefault(_place(op), {})[f"aten.{op.schema().name}"] = None
-    operations = tuple(f"{' and '.join(names[at])} ({at})" if at in names else at for at in fall.operations)
-    return replace(fall, operations=operations)
-
-
-def _place(op: Operation) -> str:
-    match op.location:
-        case FileLineColLoc(filename=file, line=line):
-            return f"{file.data}:{line.data}"
-        case NameLoc(desc=name):
-            return name.data
-        case _:
-            return ""
+def _origin(op: Operation) -> str:
+    place = (position_of(op) or "").rpartition(":")[0]
+    if isinstance(op.location, NameLoc):
+        return op.location.desc.data + (f" ({place})" if place else "")
+    return place

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from typing import TypeAlias
 
 from xdsl.context import Context
@@ -22,13 +23,13 @@ from deplodock.analysis.machine.targets import ATTRIBUTE as TARGET
 from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.analysis.shape.kernel_identity import structure
 from deplodock.analysis.shape.nest import kernels, launches
-from deplodock.dialects.tensor import KernelOp, YieldOp
+from deplodock.dialects.tensor import KernelOp, YieldOp, shape_of
 from deplodock.errors import RefusedError
 from deplodock.passes.driver import LEVELS, Level, Observer, level_of, lower, new_context
 from deplodock.passes.tensor.decisions import DECISIONS
 from deplodock.passes.tensor.group import FUSE
 from deplodock.passes.tile.choose_schedule import write_schedule
-from deplodock.runtime.falls import Fall, FallKind, catches, falls_of, named, note, places_in, reason_of, report
+from deplodock.runtime.falls import Fall, FallKind, catches, falls_of, note, origins_in, reason_of, report
 from deplodock.runtime.tuned import ORIGIN, Tuned, become, lower_fused, origin_of, take_schedules
 from deplodock.schedule.choose.ladder import LADDER
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
@@ -38,6 +39,9 @@ Step: TypeAlias = Callable[..., object]
 """Lowers the module of `lower_in_steps` to a level, with `schedule` where that is given: `lower_held`, or by that."""
 
 _NEVER = StringAttr("never")
+
+_ROUNDS = 8
+"""How often fusion is undone: what kernels of one round have apart, those of the next one do."""
 
 
 def lower_held(
@@ -104,14 +108,14 @@ def lower_in_steps(
         if schedule is not None or not catches() or not _is_below(Level.LOOP, level_of(source)):
             raise
         become(module, source.clone())
-        loops = _undone(module, source, step, attempt, error)
+        loops = _undone(module, step, attempt, error)
     known = falls_of(source)
     falls = [fall for fall in falls_of(module) if fall not in known]
     functions = {function.sym_name.data: function for function in kernels(loops)}
     for fall in falls:
         if fall.schedule:
             functions[fall.kernel].attributes[SCHEDULE] = StringAttr(fall.schedule)
-    report([named(fall, source) for fall in falls])
+    report(falls)
     return loops
 
 
@@ -150,7 +154,7 @@ def _falls_of_kernel(function: func.FuncOp, loops: ModuleOp, error: Exception) -
         return
     if not catches() or not any(_holds(function, loops, schedule) for schedule in _rungs(function)):
         raise error
-    yield Fall(FallKind.SIMPLER, name, places_in(function), reason, _written(function))
+    yield Fall(FallKind.SIMPLER, name, origins_in(function), reason, _written(function))
 
 
 def _rungs(function: func.FuncOp) -> Iterator[Schedule]:
@@ -193,25 +197,24 @@ def _refusal(function: func.FuncOp, module: ModuleOp) -> str:
     return ""
 
 
-def _undone(
-    module: ModuleOp, source: ModuleOp, step: Step, attempt: Callable[[], ModuleOp], error: Exception
-) -> ModuleOp:
-    """Lower a module by `attempt` with the fusion of refused kernels undone; what `attempt` gives.
+def _undone(module: ModuleOp, step: Step, attempt: Callable[[], ModuleOp], error: Exception) -> ModuleOp:
+    """Lower a module by `attempt`, with the fusion undone of kernels that are refused, as `error` said.
 
-    `source` is what the module was, `error` why it is refused. Raises as `lower_in_steps`.
+    Returns and raises as `lower_in_steps`.
     """
-    while True:
+    for _ in range(_ROUNDS):
         step(Level.TENSOR)
-        _undo(module, source, error)
+        _undo(module, error)
         before = module.clone()
         try:
             return attempt()
         except Exception as other:
             error = other
         become(module, before)
+    raise error
 
 
-def _undo(module: ModuleOp, source: ModuleOp, error: Exception) -> None:
+def _undo(module: ModuleOp, error: Exception) -> None:
     """Undo the fusion of the kernels of a module at tensor level that are refused, and note these falls.
 
     Raises `error` if there are none, and RefusedError where there is nothing to undo.
@@ -220,12 +223,10 @@ def _undo(module: ModuleOp, source: ModuleOp, error: Exception) -> None:
     if not (refused := _refused(module)):
         raise error
     falls = [
-        named(Fall(FallKind.UNDONE, kernel.sym_name.data, places_in(kernel), reason), source)
-        for kernel, reason in refused.items()
+        Fall(FallKind.UNDONE, kernel.sym_name.data, origins_in(kernel), reason) for kernel, reason in refused.items()
     ]
-    if whole := [fall for kernel, fall in zip(refused, falls, strict=True) if not _can_undo(kernel)]:
-        lines = (f"{', '.join(own.operations) or '@' + own.kernel}: {own.reason}" for own in whole)
-        raise RefusedError("\n".join(dict.fromkeys(lines))) from error
+    if whole := [fall for kernel, fall in zip(refused, falls, strict=True) if not _apart(kernel)]:
+        raise RefusedError({", ".join(own.operations) or f"@{own.kernel}": own.reason for own in whole}) from error
     for kernel in refused:
         _inline(kernel)
     note(module, falls)
@@ -258,20 +259,28 @@ def _refusal_at_tensors(kernel: KernelOp, program: ModuleOp) -> str:
     return ""
 
 
-def _can_undo(kernel: KernelOp) -> bool:
-    """Whether a kernel has several operations, and these are not kept apart already, nor together by the user."""
-    ops = list(_fused(kernel))
-    modes = {op.attributes.get(FUSE) for op in ops}
-    return len(ops) > 1 and None in modes and StringAttr("always") not in modes
+def _apart(kernel: KernelOp) -> list[Operation]:
+    """The operations to store that a kernel has computed in passing, none where the user wants it so.
 
-
-def _fused(kernel: KernelOp) -> Iterator[Operation]:
-    return (op for op in kernel.body.block.ops if isinstance(op, TensorOp) and not isinstance(op, arith.ConstantOp))
+    What is larger than all that the kernel reads and stores stays in passing, as the products of a contraction do.
+    """
+    (*ops, last) = kernel.body.block.ops
+    fused = [op for op in ops if isinstance(op, TensorOp) and not isinstance(op, arith.ConstantOp)]
+    if any(op.attributes.get(FUSE) == StringAttr("always") for op in fused):
+        return []
+    most = max(prod(shape_of(value)) for value in (*kernel.inputs, *kernel.outputs))
+    return [
+        op
+        for op in fused
+        if FUSE not in op.attributes
+        and not any(result in last.operands for result in op.results)
+        and all(prod(shape_of(result)) <= most for result in op.results)
+    ]
 
 
 def _inline(kernel: KernelOp) -> None:
-    """Put the operations of a kernel in its place, each marked so that it is stored."""
-    for op in _fused(kernel):
+    """Put the operations of a kernel in its place, those to store with a mark."""
+    for op in _apart(kernel):
         op.attributes[FUSE] = _NEVER
     function = kernel.parent_op()
     assert function is not None

@@ -24,11 +24,14 @@ from xdsl.context import Context
 from deplodock.dialects.torch import AtenOp
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.passes.torch.decompose import DecomposePass
+from deplodock.runtime.falls import DEBUG
 from deplodock.runtime.lowering import ALWAYS
 from deplodock.runtime.nvcc import find_nvcc
 
 # Tests change passes, and want those to run.
 os.environ[ALWAYS] = "1"
+# For users a kernel that is refused falls, and a fault leaves its calls to PyTorch; here both are errors.
+os.environ[DEBUG] = "1"
 # PyTorch would collect garbage after each program that it compiles.
 os.environ["TORCH_DYNAMO_RUN_GC_AFTER_COMPILE"] = "0"
 

@@ -3,6 +3,7 @@
 They are for kernels whose chosen schedule a pass refuses: slower, as a rule, but they ask for less.
 
     what was chosen, with as many CTAs on an SM as there fit
+    the same with ever fewer threads in a CTA
     of each other form that the heuristics weigh, the one that they take for the fastest
     what they choose without tensor cores
     the loops of what was chosen, without slabs on chip and what belongs to them
@@ -13,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from xdsl.dialects import func
 
+from deplodock.analysis.shape.nest import side_by_side
+from deplodock.analysis.shape.roles import contraction
 from deplodock.schedule.choose.kernels import alternatives, choose
 from deplodock.schedule.steps import RuleStep, Schedule, parse_schedule, steps
 
@@ -26,11 +30,20 @@ _LOOPS = ("tileify", "flatten-contraction", "chunk-matmul-k", "cooperative-reduc
 """The rules that say which loops there are, and what runs them."""
 
 _SIDES = ((16, 16), (8, 8), (8, 4))
-"""Outputs of a CTA with a thread for each."""
+"""Rows and columns of a CTA with a thread for each output."""
+
+_FEWER_THREADS = (512, 256, 128, 64, 32)
+"""The most threads of a CTA, in turn."""
 
 
 def _roomy(function: func.FuncOp) -> Iterator[Schedule]:
     yield _without_occupancy(choose(function))
+
+
+def _with_fewer_threads(function: func.FuncOp) -> Iterator[Schedule]:
+    chosen = _without_occupancy(choose(function))
+    for most in _FEWER_THREADS:
+        yield tuple(map(partial(_with_threads, most), chosen))
 
 
 def _of_each_form(function: func.FuncOp) -> Iterator[Schedule]:
@@ -54,14 +67,16 @@ def _loops_alone(function: func.FuncOp) -> Iterator[Schedule]:
 
 
 def _threads_alone(function: func.FuncOp) -> Iterator[Schedule]:
+    is_product = any(contraction(nest) is not None for nest in side_by_side(function))
     for rows, columns in _SIDES:
         of_product, of_others = {"m": rows, "n": columns}, {"threads": rows * columns}
-        for options in (of_product, of_others, of_product | of_others):
+        for options in (of_product, of_product | of_others) if is_product else (of_others,):
             yield steps({"tileify": {}, "blockify-launch": options})
 
 
 LADDER: tuple[Callable[[func.FuncOp], Iterator[Schedule]], ...] = (
     _roomy,
+    _with_fewer_threads,
     _of_each_form,
     _without_engines,
     _loops_alone,
@@ -74,6 +89,13 @@ def _form(step: RuleStep) -> str:
     """What a step does, whatever the sizes."""
     words = (f"{name}={value}" for name, value in step.options.items() if isinstance(value, str))
     return " ".join((step.name, *words))
+
+
+def _with_threads(most: int, step: RuleStep) -> RuleStep:
+    """A step that asks for so many threads at most."""
+    threads = step.options.get("threads")
+    fewer = {"threads": min(threads, most)} if isinstance(threads, int) else {}
+    return replace(step, options={**step.options, **fewer})
 
 
 def _without_occupancy(schedule: Schedule) -> Schedule:

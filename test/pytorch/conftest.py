@@ -11,12 +11,6 @@ if TYPE_CHECKING:
     from deplodock.pytorch.partition import PartsRunner
 
 
-@pytest.fixture(autouse=True)
-def _faults_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    """The backend raises faults of the compiler, which for users it leaves to PyTorch."""
-    monkeypatch.setenv("DEPLODOCK_DEBUG", "1")
-
-
 @pytest.fixture
 def runners(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PartsRunner]]:
     """The graphs in parts that the backend makes: of the results, then of the gradients."""
