@@ -97,6 +97,14 @@ def catches() -> bool:
     return not os.environ.get(DEBUG) and not _RAISED.get()
 
 
+def raise_in_this_process() -> None:
+    """Have falls and faults raised from now on, in processes that this one starts, too, unless the user says otherwise.
+
+    So our own suites begin.
+    """
+    os.environ.setdefault(DEBUG, "1")
+
+
 @contextmanager
 def raised() -> Generator[None]:
     """While it lasts, this thread has refusals raised."""

@@ -15,6 +15,7 @@ from deplodock.analysis.machine.targets import target_named
 from deplodock.dialects.precision import PRECISIONS, check_precision
 from deplodock.errors import Error
 from deplodock.passes.driver import Level
+from deplodock.runtime.falls import raise_in_this_process
 from deplodock.runtime.tuned import read_tuned
 from deplodock.tools.bench import rows as bench_rows
 from deplodock.tools.bench.report import MODES
@@ -278,6 +279,7 @@ def bench_command(
         return
     _refuse_options_of_bench(rows, suite, replacement, tuned, autotune=autotune)
     require("torch")
+    raise_in_this_process()
     if suite is not None:
         from deplodock.tools.cli.suite import SuiteOptions, compile_suite, measure_suite
 
@@ -415,6 +417,7 @@ def fuzz_command(
         from deplodock.tools.cli.fuzz import run
 
     count = 100 if count is None and seconds is None else count
+    raise_in_this_process()
     if not run(seed, count, seconds, compile_every, host_every, most_failures):
         raise typer.Exit(1)
 

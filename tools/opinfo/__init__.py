@@ -27,6 +27,7 @@ from pathlib import Path
 
 import torch
 
+from deplodock.runtime.falls import raise_in_this_process
 from deplodock.tools.opinfo import file as opinfo_file
 from deplodock.tools.opinfo.samples import FAILURES, SampleKind, SampleOutcome
 from deplodock.tools.opinfo.workers import SAMPLES, TYPES, Choice, database, run
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str], path: Path = FILE) -> int:
         return _refuse("--update writes the outcomes of all samples: leave --types, --samples and --part out")
     if options.update and options.names and made_with != version:
         return _refuse(f"the file was made with PyTorch {made_with or '(none)'}: update all of it for {version}")
+    raise_in_this_process()
     report = _Findings(expected if made_with == version and not options.update else None)
     with _quiet():
         for name, types in run(chosen, choice, options.jobs):
