@@ -62,7 +62,8 @@ class DrawnProduct:
 def draw_product(seed: int) -> DrawnProduct:
     """The product of a seed, the same on every machine."""
     draw = random.Random(seed)
-    type, m, n, k = (draw.choice(one) for one in (TYPES, ROWS, COLUMNS, DEPTHS))
+    type = draw.choice(TYPES)
+    m, n, k = (draw.choice(sizes) for sizes in (ROWS, COLUMNS, DEPTHS))
     batch = [draw.choice((2, 3, 12))] if draw.random() < 0.25 else []
 
     def tensor(*shape: int) -> str:
