@@ -24,12 +24,12 @@ from deplodock.errors import RefusedError
 from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.importer import has_operation, import_graph, is_scalar, overload_of, place_of, tensor_type
 from deplodock.frontend.program import output_values
-from deplodock.frontend.recurrences import drops_out, overload_called
 from deplodock.frontend.retrace import call_key, decomposed
 from deplodock.frontend.tracing import quiet
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.pytorch.compiled import assert_holds, check_place, device_of, lower_ahead, lower_on, make_runner
 from deplodock.pytorch.counting import note_falls
+from deplodock.pytorch.draws import draw_in_front, is_in_front, is_random
 from deplodock.pytorch.options import BackendOptions
 from deplodock.pytorch.runners import Runner, laid_out
 from deplodock.runtime.falls import Fall, FallKind, catches, reason_of
@@ -71,10 +71,11 @@ class Support(OperatorSupportBase):
             return self.is_node_supported(submodules, node.all_input_nodes[0])
         if node not in self._of_nodes:
             self._of_nodes[node] = self._refused.get(node) or self._reason(node)
-        if self._of_nodes[node] and node.target not in _CHECKS and not _is_collective(node):
-            self.reasons.setdefault(overload_of(node), self._of_nodes[node])
-            if (place := place_of(node)) is not None:
-                self.places.setdefault(overload_of(node), place)
+            is_loss = node.target not in _CHECKS and not _is_collective(node) and not is_in_front(node)
+            if self._of_nodes[node] and is_loss:
+                self.reasons.setdefault(overload_of(node), self._of_nodes[node])
+                if (place := place_of(node)) is not None:
+                    self.places.setdefault(overload_of(node), place)
         return not self._of_nodes[node] and (self.device is None or _device_of_call(node) in (None, self.device))
 
     def _reason(self, node: fx.Node) -> str:
@@ -164,8 +165,8 @@ class PartsRunner:
     """A graph whose parts are compiled, called as the graph is.
 
     `reasons` says what is left to PyTorch, and why, `places` on which lines; `parts` are the names of those that are
-    compiled, `runners` what runs them. Of the graph's operations that are no views, `compiled` run in
-    them and `left` in PyTorch.
+    compiled, `runners` what runs them. Of the graph's operations that are no views, and draw no random numbers in
+    front, `compiled` run in them and `left` in PyTorch.
     """
 
     def __init__(self, graph: fx.GraphModule, options: BackendOptions, name: str) -> None:
@@ -186,6 +187,7 @@ class PartsRunner:
         """A graph with its parts compiled, without the calls that passes refuse, for the reasons given."""
         for node in graph.graph.find_nodes(op="get_attr"):
             node.meta.setdefault("val", getattr(graph, str(node.target)))
+        draw_in_front(graph.graph)
         support = Support(graph.graph, refused)
         # Before the order of calls becomes an argument of theirs.
         for node in graph.graph.nodes:
@@ -301,16 +303,18 @@ def _results(part: fx.GraphModule) -> list[torch.Tensor]:
 
 
 def _calls(graph: fx.GraphModule) -> list[fx.Node]:
-    """The calls of a graph that compute: no views, and none that only takes one of several results."""
+    """The calls of a graph that compute: no views, none that only takes one of several results, no draws in front."""
     calls = (node for node in graph.graph.nodes if node.op == "call_function")
-    return [node for node in calls if node.target is not operator.getitem and not _is_view(node)]
+    return [
+        node for node in calls if node.target is not operator.getitem and not _is_view(node) and not is_in_front(node)
+    ]
 
 
 def _keep_order(graph: fx.GraphModule) -> None:
-    """Make calls that draw random numbers, or do more than compute, depend on the one before."""
-    ordered = [node for node in graph.graph.nodes if _has_effects(node)]
-    for before, node in pairwise(ordered):
-        node.kwargs = {**node.kwargs, _AFTER: before}
+    """Make calls that draw random numbers, or do more than compute, depend on the one before of their kind."""
+    for kind in (_may_draw, _has_effects):
+        for before, node in pairwise([node for node in graph.graph.nodes if kind(node)]):
+            node.kwargs = {**node.kwargs, _AFTER: (*node.kwargs.get(_AFTER, ()), before)}
 
 
 def _forget_order(fused: fx.GraphModule) -> None:
@@ -322,16 +326,19 @@ def _forget_order(fused: fx.GraphModule) -> None:
         graph.recompile()
 
 
+def _is_of_higher_order(node: fx.Node) -> bool:
+    """Whether a call runs graphs, into which nobody looks."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def _may_draw(node: fx.Node) -> bool:
+    return node.op == "call_function" and (_is_of_higher_order(node) or is_random(node))
+
+
 def _has_effects(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
-        # What its bodies do is not looked into.
-        return True
-    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    if is_random and overload_called(node) is not None:
-        return drops_out(node)
-    return is_random or bool(node.kwargs.get("dropout_p")) or _is_collective(node) or node.is_impure()
+    return _is_of_higher_order(node) or _is_collective(node) or node.is_impure(impure_random=False)
 
 
 def _is_collective(node: fx.Node) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.errors import UnsupportedError
@@ -107,6 +108,15 @@ def test_each_device_has_its_programs(programs: list[Recorded]) -> None:
     assert (runner.compiled, runner.left) == (6, 1)
 
 
+def test_dropout_cuts_no_program(programs: list[Recorded]) -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        value, mask = torch.native_dropout((x @ x).sin(), 0.25, True)
+        return torch.native_dropout(value @ x, 0.5, True)[0].cos(), mask
+
+    runner = in_parts(program, fake(torch.empty(8, 8), dtype=torch.bfloat16))
+    assert (len(programs), runner.left, runner.reasons) == (1, 0, {})
+
+
 def test_where_a_program_runs() -> None:
     number, tensor, other = torch.tensor(1.0), torch.ones(2), fake(torch.ones(2))
     assert device_of([number], [tensor]) == device_of([number], []) == CPU
@@ -120,7 +130,7 @@ def test_scalars_reach_kernels_by_value() -> None:
     """No copy from the CPU, for which PyTorch waits; the meta device stands for the GPU."""
     calls: list[str] = []
 
-    class Calls(torch.utils._python_dispatch.TorchDispatchMode):
+    class Calls(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             calls.append(str(func))
             return func(*args, **(kwargs or {}))

@@ -24,7 +24,7 @@ def step(x: Tensor) -> Tensor:
     return (x.sin() @ x).cos()
 
 
-region = mark_compile_region(step)
+region: Any = mark_compile_region(step)
 
 
 def repeated(x: Tensor) -> Tensor:
@@ -62,6 +62,11 @@ def merged(x: Tensor) -> Tensor:
     return associative_scan(lambda a, b: a * b + a, x.sin(), dim=0, combine_mode="generic").cos()
 
 
+def mapped(x: Tensor) -> Tensor:
+    given: Any = map_rows(lambda a, y: (a.sin() @ y).cos(), x * 2, x + 1)  # pyright: ignore[reportArgumentType]
+    return given + 1
+
+
 PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "while_loop": repeated,
     "cond": chosen,
@@ -69,8 +74,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "draws in a body": drawn,
     "scan": scanned,
     "associative_scan": merged,
-    "map": lambda x: map_rows(lambda a, y: (a.sin() @ y).cos(), x * 2, x + 1) + 1,
-    "checkpoint": lambda x: checkpoint(step, x * 2, use_reentrant=False) + 1,
+    "map": mapped,
+    "checkpoint": lambda x: checkpoint(step, x * 2, use_reentrant=False).exp(),
     "a region compiled once": lambda x: region(region(x * 2)) + 1,
 }
 
