@@ -73,10 +73,14 @@ def _draw_mask(node: fx.Node) -> None:
         return
     graph = node.graph
     with graph.inserting_before(node):
-        drawn = graph.call_function(_DROPOUT, (_empty_like(node, source), share, True))
-        drawn.meta = {**node.meta}
-        mask = graph.call_function(operator.getitem, (drawn, 1))
-        mask.meta = {**node.meta, "val": node.meta["val"][1]}
+        if share < 1:
+            drawn = graph.call_function(_DROPOUT, (_empty_like(node, source), share, True))
+            drawn.meta = {**node.meta}
+            mask = graph.call_function(operator.getitem, (drawn, 1))
+            mask.meta = {**node.meta, "val": node.meta["val"][1]}
+        else:
+            # Where all is dropped, the function of the program draws nothing.
+            mask = _call(node, _ATEN.zeros_like.default, source, dtype=torch.bool)
         kept = _call(node, _ATEN.mul.Tensor, source, mask)
         scaled = _call(node, _ATEN.mul.Tensor, kept, 1 / (1 - share) if share < 1 else 0.0)
     for user in list(node.users):
@@ -99,10 +103,10 @@ def _empty_like(node: fx.Node, source: fx.Node) -> fx.Node:
     return made
 
 
-def _call(node: fx.Node, target: Any, *args: Any) -> fx.Node:
+def _call(node: fx.Node, target: Any, *args: Any, **options: Any) -> fx.Node:
     """A call in the place of another."""
-    made = node.graph.call_function(target, args)
-    made.meta = {**node.meta, "val": target(*fx.map_arg(args, lambda source: source.meta["val"]))}
+    made = node.graph.call_function(target, args, options)
+    made.meta = {**node.meta, "val": target(*fx.map_arg(args, lambda source: source.meta["val"]), **options)}
     return made
 
 

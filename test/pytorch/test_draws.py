@@ -36,7 +36,13 @@ def drawn(x: Tensor) -> tuple[Tensor, ...]:
     return (
         *(F.alpha_dropout(noisy, 0.4), F.dropout1d(noisy.view(2, 3, 6), 0.5), F.gumbel_softmax(noisy, dim=-1)),
         *(torch.empty_like(y).uniform_() * noisy, torch.normal(0.0, 2.0, (6,)) + y[torch.randperm(6)]),
-        *(F.dropout(y.float(), 0.1), F.dropout((y * 2).expand(2, 6, 6), 0.2), F.dropout(noisy.t(), 0.9)),
+        *(
+            F.dropout(y.float(), 0.1),
+            F.dropout((y * 2).expand(2, 6, 6), 0.2),
+            F.dropout(noisy.t(), 0.9),
+            F.dropout(y, 1.0),
+            torch.rand(2) + x[0, :2],
+        ),
     )
 
 
