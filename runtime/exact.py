@@ -58,7 +58,7 @@ def exact_results(module: ModuleOp, inputs: Sequence[Array]) -> list[Array] | st
         result = run(module, inputs, contracts=True, most_steps=EVALUATOR_STEP_LIMIT)
     except Error as error:
         return f"the evaluator refuses them: {error}"
-    return result.outputs if result.exact else "sums round there"
+    return result.outputs if result.exact else "its reductions may depend on their order"
 
 
 def _rounds_in_its_own_way(op: Operation) -> bool:

@@ -14,9 +14,15 @@ from deplodock.tune.requests import Begin
 
 
 def wrong_results(
-    request: Begin, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], references: Sequence[torch.Tensor]
+    request: Begin,
+    inputs: Sequence[torch.Tensor],
+    results: Sequence[torch.Tensor],
+    references: Sequence[torch.Tensor],
+    narrow: Sequence[torch.Tensor] | None = None,
 ) -> str:
     """What is wrong with the results of a kernel, which output and how; empty if they are right.
+
+    `references` and `narrow` are what the programs of those names of the request give.
 
     A derived output is compared with what it is derived from, which has the rounding that it has, bit for bit.
     """
@@ -27,23 +33,25 @@ def wrong_results(
             is_right = bool((got.view(torch.int32) == right.view(torch.int32)).all())
             reason = "" if is_right else f"it is not {own.operation} of what it is derived from"
         else:
-            reason = wrong(got, reference, request.rounded)
+            reason = wrong(got, reference, request.rounded, None if narrow is None else narrow[place])
         if reason:
             return f"output {place}: {reason}"
     return ""
 
 
-def wrong(got: torch.Tensor, reference: torch.Tensor, rounded: Roundings) -> str:
+def wrong(got: torch.Tensor, reference: torch.Tensor, rounded: Roundings, narrow: torch.Tensor | None = None) -> str:
     """What is wrong with a result; empty if it is right.
 
     Args:
         got: the result.
         reference: that of the same kernel in float64 (integers and booleans: in their own type).
         rounded: see `compare`.
+        narrow: the reference with roundings to types of 16 bits on the way; None if there are none.
     """
     if _is_within(got, reference, rounded):
         return ""
-    verdict = compare(to_array(got), to_array(reference), None, rounded)
+    own = None if narrow is None else to_array(narrow.to(got.dtype))
+    verdict = compare(to_array(got), to_array(reference), own, rounded)
     return "" if verdict.passed else str(verdict)
 
 

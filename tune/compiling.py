@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
+from xdsl.context import Context
 from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
@@ -28,7 +30,7 @@ from deplodock.tune.floor import moved_bytes
 from deplodock.tune.lowering import Lowered, Tiles, Trunk
 from deplodock.tune.requests import Begin
 from deplodock.tune.task import Task
-from deplodock.tune.widened import widen
+from deplodock.tune.widened import rounds_inside, widen
 
 _MOST_TASKS = 16
 """The tasks that a process keeps at tile level; each takes some megabytes."""
@@ -138,10 +140,18 @@ def beginning(task: Task) -> Begin:
         order.index(number): replace(own, source=order.index(own.source))
         for number, own in derived_buffers(function).items()
     }
-    rounded, moved = roundings(module), moved_bytes(module)
-    widen(module)
+    rounded, moved, narrow = roundings(module), moved_bytes(module), None
+    if rounds_inside(module):
+        narrow = _widened(module.clone(), context, rounds=True)
+    reference = _widened(module, context)
+    return Begin(task.key, inputs, outputs, derived, reference, narrow, rounded, moved)
+
+
+def _widened(module: ModuleOp, context: Context, *, rounds: bool = False) -> PlannedProgram:
+    """The kernel of a module in float64, see `widen`."""
+    widen(module, rounds=rounds)
     lower(module, context, Level.KERNEL)
-    return Begin(task.key, inputs, outputs, derived, planned_program(module), rounded, moved)
+    return planned_program(module)
 
 
 def _buffer(value: SSAValue) -> BufferPlan:

@@ -106,16 +106,21 @@ class _Kernel:
         self._floor_us = rates.floor_ns(request.moved_bytes, 0, cached=is_cached) * 1e-3
         self._incumbent: tuple[Incumbent, _GpuRuns] | None = None
         doubled = [value.double() if value.is_floating_point() else value for value in inputs]
-        runs = OwnRuns(Executable(request.reference, gpu), [doubled], stream)
+        self.reference = self._results(request.reference, doubled)
+        self.narrow = None if request.narrow is None else self._results(request.narrow, doubled)
+
+    def _results(self, program: PlannedProgram, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What a program of float64 gives."""
+        runs = OwnRuns(Executable(program, self.gpu), [list(inputs)], self.stream)
         runs.poison()
         torch.cuda.synchronize()
         runs.run()
         torch.cuda.synchronize()
-        self.reference = [value.clone() for value in runs.results(0)]
+        return [value.clone() for value in runs.results(0)]
 
     def wrong(self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> str:
         """What is wrong with the results for a set of inputs; empty if they are right."""
-        return wrong_results(self._request, inputs, results, self.reference)
+        return wrong_results(self._request, inputs, results, self.reference, self.narrow)
 
     def measure(self, request: Measure) -> Found:
         """Measure a candidate beside the incumbent of the request."""

@@ -131,7 +131,11 @@ class Lowerers:
         """What a device needs to know of a task, or why it cannot be measured. It is a job."""
         try:
             found = self._returned(compiling.beginning, task)
-            return replace(found, reference=compiling.machine_code(found.reference, NVCC_LIMIT)[0])
+            reference, narrow = (
+                None if program is None else compiling.machine_code(program, NVCC_LIMIT)[0]
+                for program in (found.reference, found.narrow)
+            )
+            return replace(found, reference=reference, narrow=narrow)
         except (CompileError, _Unanswered) as error:
             return next(iter(str(error).splitlines()), "nvcc fails")
         except DiagnosticException as error:

@@ -16,8 +16,9 @@ class Begin:
     """A kernel of which candidates are to be measured: get its inputs, and what should come out.
 
     `derived` are the buffers that another one determines; their numbers count the inputs, and then the outputs.
-    `reference` is the kernel in float64, `rounded` what rounds in it (`compare`), `moved_bytes` what it must read and
-    write. The answer is the reason why it cannot be measured, empty if it can.
+    `reference` is the kernel in float64, and `narrow` the same with its roundings to types of 16 bits, None if it
+    computes with no such values; `rounded` is what rounds in it (`compare`), `moved_bytes` what it must read and write.
+    The answer is the reason why it cannot be measured, empty if it can.
     """
 
     kernel: str
@@ -25,6 +26,7 @@ class Begin:
     outputs: tuple[BufferPlan, ...]
     derived: Mapping[int, Derived]
     reference: PlannedProgram
+    narrow: PlannedProgram | None
     rounded: Roundings
     moved_bytes: int
 

@@ -202,7 +202,7 @@ def test_integers_and_booleans_must_be_equal() -> None:
 
 
 def test_shapes_must_be_equal() -> None:
-    assert compare(f32([1.0]), np.ones((1, 1)), None, 1).reason == "the shape is [1], not [1, 1]"
+    assert compare(f32([1.0]), np.ones((1, 1)), None, sums()).reason == "the shape is [1], not [1, 1]"
 
 
 SUM = """

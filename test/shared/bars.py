@@ -105,7 +105,8 @@ def main() -> None:
     if sys.argv[1] == "kinds":
         kinds(shares)
     else:
-        fuzzed(*map(int, sys.argv[2:5]), shares)
+        first, count, host_every = map(int, sys.argv[2:5])
+        fuzzed(first, count, host_every, shares)
     print(*shares.lines(), dict(shares.outputs), sep="\n")
 
 

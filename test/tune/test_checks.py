@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.host.arguments import entry_function
-from deplodock.analysis.shape.roundings import Roundings
+from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.dialects.precision import coarsest_precision
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import UnsupportedError
@@ -21,7 +23,7 @@ from deplodock.tune.checking import wrong
 from deplodock.tune.compiling import beginning
 from deplodock.tune.floor import moved_bytes
 from deplodock.tune.task import module_of, tasks
-from deplodock.tune.widened import widen
+from deplodock.tune.widened import rounds_inside, widen
 
 HALF = "t = torch.bfloat16; "
 
@@ -71,7 +73,27 @@ def test_the_bar_has_the_coarsest_rounding_inside_of_a_kernel() -> None:
     module = read_expression(HALF + "x = torch.randn(8, 64); ((x + 1).to(t).float() * x).sum(1)").module
     lower(module, new_context(), Level.LOOP, target="h200")
     (task,) = tasks(module)
-    assert beginning(task).rounded == Roundings(64, 2.0**-8)
+    assert beginning(task).rounded == Roundings(64, 2.0**-8, others=math.sqrt(2))
+
+
+def test_a_kernel_that_rounds_inside_has_the_error_of_its_roundings() -> None:
+    """A rounding counts as much as what follows makes of it; the kernel in float64 that rounds alike says how much."""
+    module = kernel(HALF + "x = torch.randn(64, 64, dtype=t); (x * 9.1).exp() / 2")
+    (given,) = inputs = draw_inputs(input_types(entry_function(module)), 0, "normal", lowest=0)
+    assert rounds_inside(module)
+    assert not rounds_inside(kernel(HALF + "torch.randn(64, 64, dtype=t) @ torch.randn(64, 64, dtype=t)"))
+    rounded, results = roundings(module), list[torch.Tensor]()
+    for options in (None, {}, {"rounds": True}):
+        own = module.clone()
+        if options is not None:
+            widen(own, **options)
+        lower(own, new_context(), Level.KERNEL)
+        (got,) = simulate(own, inputs if options is None else [given.astype(np.float64)]).outputs
+        results.append(torch.from_numpy(got.astype(np.float64)))
+    got = results[0].to(torch.bfloat16)
+    assert wrong(got, results[1], rounded)
+    assert not wrong(got, results[1], rounded, results[2])
+    assert wrong(got * 1.2, results[1], rounded, results[2])
 
 
 def test_bits_of_floats_have_no_float64() -> None:

@@ -14,6 +14,7 @@ from deplodock.tools.cli.program import Session
 from deplodock.tools.cli.task import RunTask, make_task
 from deplodock.tools.clock import Clock
 
+EXACT = "integers from -2 to 2, on which all is exact"
 FLOAT = "3.40282347E+38"
 
 
@@ -101,6 +102,7 @@ def test_what_was_drawn_is_said(tmp_path: Path) -> None:
     path = tmp_path / "loops.mlir"
     cli("compile", "-c", expression, "--ir", "loop", "-o", str(path))
     drawn = [
+        EXACT,
         "from -3 to -1",
         "large and negative",
         "large and positive",
@@ -117,7 +119,47 @@ def test_what_was_drawn_is_said(tmp_path: Path) -> None:
     further = json.loads(stdout)["further"]
     assert further == [{"inputs": name, "outcome": "right", "reason": None} for name in drawn]
     code, stdout = cli("run", "-c", expression, "--device", "sim")
+    assert f"\nalso right on inputs that are {EXACT}\n" in stdout
+    code, stdout = cli("run", "-c", "torch.randn(8, 30).exp()", "--device", "sim")
     assert "inputs that are" not in stdout
+
+
+@pytest.mark.parametrize(
+    ("setup", "precision"),
+    [("t = torch.bfloat16", "highest"), ("t = torch.float16", "highest"), ("t = torch.float32", "medium")],
+)
+def test_a_part_of_k_that_is_left_out_is_beyond_the_bar(tmp_path: Path, setup: str, precision: str) -> None:
+    """The bar of sums of FP32 is not that of the type to which they are rounded."""
+    expression = f"{setup}; torch.randn(16, 1024, dtype=t) @ torch.randn(1024, 16, dtype=t)"
+    path, chosen = tmp_path / "loops.mlir", ("--precision", precision)
+    cli("compile", "-c", expression, *chosen, "--ir", "loop", "-o", str(path))
+    text = path.read_text(encoding="utf-8")
+    for extent in (960, 1023):
+        changed = text.replace("= 0 to 1024", f"= 0 to {extent}")
+        assert changed != text
+        path.write_text(changed, encoding="utf-8")
+        code, stdout = cli("run", "-c", expression, *chosen, "--from", str(path), "--device", "sim")
+        assert code == 1
+        assert "output 0: WRONG: element [" in stdout
+
+
+def test_equality_is_demanded_where_all_is_exact(tmp_path: Path) -> None:
+    """An error far below the bar, of one unit in the last place or so, is one on integers."""
+    expression = "torch.randn(16, 64) @ torch.randn(64, 16)"
+    path = tmp_path / "loops.mlir"
+    cli("compile", "-c", expression, "--ir", "loop", "-o", str(path))
+    text = path.read_text(encoding="utf-8")
+    changed = re.sub(
+        r"loop\.store (%\w+),",
+        r"%c = arith.constant 1.0000002 : f32\n%d = arith.mulf \1, %c : f32\nloop.store %d,",
+        text,
+    )
+    assert changed != text
+    path.write_text(changed, encoding="utf-8")
+    code, stdout = cli("run", "-c", expression, "--from", str(path), "--device", "sim")
+    assert code == 1
+    assert "output 0: right: " in stdout
+    assert f"output 0 on inputs that are {EXACT}: WRONG: element [" in stdout
 
 
 def test_a_kernel_is_compared_on_further_inputs(tmp_path: Path) -> None:
