@@ -17,7 +17,7 @@ SPREAD = 8.0
 FEWEST = 16
 """The elements that a mean size is taken of: fewer may all be small by chance."""
 
-_EAGER = 4.0
+EAGER = 4.0
 """How much larger than PyTorch's own error ours may be."""
 
 
@@ -130,7 +130,7 @@ def _within(
     weight = np.maximum(np.abs(truth), _like(truth, finite))
     size, distance, allowed, each = _norm(truth), _norm(differences), bar * _norm(truth), bar * weight
     if eager is not None and np.isfinite(eager[finite]).all():
-        own = _EAGER * np.abs(np.where(finite, eager, 0.0).astype(np.float64) - truth)
+        own = EAGER * np.abs(np.where(finite, eager, 0.0).astype(np.float64) - truth)
         allowed, each = max(allowed, _norm(own)), np.maximum(each, _like(own, finite))
     if sensitivity is not None:
         moved = np.where(finite, sensitivity, 0.0)

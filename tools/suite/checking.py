@@ -11,15 +11,13 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from deplodock.runtime.compare import EAGER, SPREAD
 from deplodock.tools.suite.building import SEED
 from deplodock.tools.suite.state import ModuleState, attributes
 
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _TOLERANCE = 1e-4
 """The differences that KernelBench allows, relative and absolute: `get_tolerance_for_precision` in its eval.py."""
-
-_EAGER, _SPREAD = 4.0, 16.0
-"""How much larger than PyTorch's own error ours may be, and an element's than the mean: those of `runtime.compare`."""
 
 _CHUNK = 1 << 26
 """The elements that are compared at a time, so that comparing takes little memory."""
@@ -40,7 +38,7 @@ def wrong(
 
     A result is right if each element is within 1e-4 (half precision: 1e-2) of PyTorch's, relative to it or absolute,
     as KernelBench asks; else if the norm of its differences from the results in float64 is at most 4 times that of
-    PyTorch's own, and each is at most 16 times their mean or 4 times PyTorch's largest: roundings decide there.
+    PyTorch's own, and each is at most 8 times their mean or 4 times PyTorch's largest: roundings decide there.
 
     Args:
         got: our results.
@@ -120,8 +118,8 @@ def _outside(got: torch.Tensor, expected: torch.Tensor) -> str:
 def _is_worse(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -> bool:
     """Whether a result is further from that in float64 than PyTorch's own, by far."""
     (own, own_largest), (eager, eager_largest) = _error(got, exact), _error(expected, exact)
-    allowed = _EAGER * eager
-    largest = max(_SPREAD * allowed / math.sqrt(max(1, got.numel())), _EAGER * eager_largest)
+    allowed = EAGER * eager
+    largest = max(SPREAD * allowed / math.sqrt(max(1, got.numel())), EAGER * eager_largest)
     return not (own <= allowed and own_largest <= largest)
 
 
