@@ -262,8 +262,8 @@ class CompiledProgram:
 
         Raises:
             InvalidInputError: the file cannot be written, or safetensors is missing, which writes tensors.
-            UnsupportedError: the arguments or results form a nest that a file cannot hold, or a tensor from elsewhere
-                has strides that the program asks for.
+            UnsupportedError: the arguments or results form a nest that a file cannot hold, a tensor from elsewhere has
+                strides that the program asks for, or the program is larger than files may be (`SECURITY.md`).
             CompileError: the compiler of CUDA rejects the kernels.
         """
         held: dict[str, torch.Tensor] = {}

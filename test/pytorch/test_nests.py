@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import OrderedDict, defaultdict, deque
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -100,3 +102,22 @@ def test_a_class_of_another_package_is_not_taken() -> None:
 def test_other_values_are_refused(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_form(value)
+
+
+def test_reading_asks_no_module_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that makes what it is asked for, as lazy ones do, is not asked."""
+    lazy = ModuleType("lazy")
+    lazy.__getattr__ = fail  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "lazy", lazy)
+    with pytest.raises(InvalidInputError, match=r"takes or gives a lazy\.Nest, which is not there: import lazy first"):
+        read_form(["lazy.Nest", None, []])
+
+
+def fail(name: str) -> None:
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("keys", [[["x"]], [{}], ["x", "x"], [1, True]])
+def test_keys_that_no_dict_has_are_refused(keys: list[Any]) -> None:
+    with pytest.raises(ValueError, match="the keys of a nest must be text or numbers, each once"):
+        read_form(["dict", keys, [None] * len(keys)])

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 import deplodock
 from deplodock.errors import CompileError
 from deplodock.passes.driver import Level
-from deplodock.pytorch import runners
+from deplodock.pytorch import agreement, archive, runners
 from deplodock.pytorch.archive import pack
 from deplodock.pytorch.compiled import CompiledProgram
 from deplodock.pytorch.saved import read_file
@@ -323,3 +323,28 @@ def test_what_cannot_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(deplodock.InvalidInputError, match=r"needs the package safetensors: pip install 'deplodock\["):
         deplodock.compile(lambda x: x * STEPS, (draw(3),)).save(tmp_path / "p.ddk")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_is_too_large_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused when it is saved, not when it is loaded."""
+    compiled = deplodock.compile(torch.sin, (draw(3),))
+    with monkeypatch.context() as patch:
+        patch.setattr(agreement, "_MOST_TOKENS", 10)
+        with pytest.raises(
+            deplodock.UnsupportedError, match=r"too large for a file: it has more than 10 words and sig"
+        ):
+            compiled.save(tmp_path / "p.ddk")
+    monkeypatch.setitem(archive.LIMITS, "plan.json", 10)
+    with pytest.raises(
+        deplodock.UnsupportedError, match=r"too large for a file: plan.json has \d+ bytes, and may have 10"
+    ):
+        compiled.save(tmp_path / "p.ddk")
+
+
+def test_a_file_is_saved_through_no_link(tmp_path: Path) -> None:
+    (victim := tmp_path / "victim").write_text("mine")
+    (path := tmp_path / "p.ddk").symlink_to(victim)
+    deplodock.compile(torch.sin, (draw(3),)).save(path)
+    assert victim.read_text() == "mine"
+    assert not path.is_symlink()
+    assert {each.name for each in tmp_path.iterdir()} == {"victim", "p.ddk"}
