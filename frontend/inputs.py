@@ -63,7 +63,7 @@ def bind_inputs(
                 user.append(BoundInput(nodes[spec.arg.name], name, value))
             continue
         if spec.kind not in _STATE_KINDS:
-            raise UnsupportedError(f"the program captures an object that is not a tensor: {spec.arg.name}")
+            continue
         own = _state_input(exported, spec, nodes[spec.arg.name], rename)
         if not own.node.users and spec.target not in written:
             unused.append(own)

@@ -38,12 +38,19 @@ def refuse_long_recurrences(graph: fx.Graph, source: Source | None) -> None:
 
 
 def refuse_effects(exported: torch.export.ExportedProgram, source: Source | None) -> None:
-    """Refuse operations that raise or print: torch.export orders them by tokens."""
+    """Refuse operations that raise or print, which torch.export orders by tokens, and objects that are no tensors."""
     nodes = {node.name: node for node in exported.graph.find_nodes(op="placeholder")}
     for spec in exported.graph_signature.input_specs:
         if spec.kind == InputKind.TOKEN:
             node = next(iter(nodes[spec.arg.name].users))
             raise node_error(node, f"{overload_of(node)} is not supported", source)
+        if spec.kind == InputKind.CUSTOM_OBJ and (users := nodes[spec.arg.name].users):
+            node = next(iter(users))
+            message = (
+                f"{overload_of(node)} reads an object that is no tensor, such as a torch.Generator: draw what it gives "
+                "outside of the program, and pass that"
+            )
+            raise node_error(node, message, source)
 
 
 def refuse_writes(exported: torch.export.ExportedProgram, source: Source | None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar, NoReturn, cast
@@ -95,6 +96,8 @@ class OptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         """Register xdsl-opt's arguments and ours."""
         super().register_all_arguments(arg_parser)
+        stock = arg_parser.error
+        arg_parser.error = lambda message: stock(message + _pass_hint(message, self.available_passes))
         for action in arg_parser._actions:
             action.help = _HELP.get(action.dest, action.help)
             if action.dest == "passes":
@@ -373,6 +376,13 @@ def _meaning(module: ModuleOp) -> Meaning:
 
 def _locating_frontend() -> type[LocatingFrontend]:
     return LocatingFrontend
+
+
+def _pass_hint(message: str, passes: Collection[str]) -> str:
+    """What to write for an unknown flag that is the name of a pass, as of mlir-opt; empty where it is none."""
+    flags = re.findall(r"(?<=--)[\w-]+", message) if message.startswith("unrecognized arguments") else []
+    names = ",".join(name for name in flags if name in passes)
+    return f"; a pass is given as -p {names}" if names else ""
 
 
 def main() -> NoReturn:

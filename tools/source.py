@@ -31,20 +31,43 @@ from xdsl.parser import UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind
 
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.tools.aliases import AliasesParser
+from deplodock.tools.checks import must_precede, overflow_of
 from deplodock.tools.diagnostics import decode
 
 MAX_CONSTANT = 1 << 26
 """The most elements of a constant in text: they take half a gigabyte while they are read."""
+
+_LOOK = 32
+"""The characters that are looked at behind a number."""
+_EXPONENT = re.compile(r"[eE][-+]?[0-9]+\b")
+_TYPED = re.compile(r"\s*:\s*[su]?i[0-9]+")
+"""The type behind an integer, which says how many bits it has."""
 
 
 class LinearLexer(MLIRLexer):
     """xDSL's lexer, which tries every way to cut an unterminated string in pieces; this one tries one."""
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def lex(self) -> MLIRToken:
+        """The next token. Raises a ParseError for a number of more bits than any that is computed with."""
+        token = super().lex()
+        if token.kind == MLIRTokenKind.INTEGER_LIT:
+            behind = self.input.slice(token.span.end, min(token.span.end + _LOOK, self.input.len)) or ""
+            if exponent := _EXPONENT.match(behind):
+                message = f"a float has a point: {token.text}.0{exponent[0]}"
+                raise ParseError(Span(token.span.start, token.span.end + exponent.end(), self.input), message)
+            if int(token.text, 0) >> 64 and not _TYPED.match(behind):
+                raise ParseError(token.span, f"{_cut(token.text)} does not fit i64")
+        return token
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LOOK else f"{text[:_LOOK]}.."
 
 
 class LocatingParser(AliasesParser, FloatLiteralsParser):
@@ -56,6 +79,9 @@ class LocatingParser(AliasesParser, FloatLiteralsParser):
         self._file = StringAttr(file)
         self._line_starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         self._first_uses: dict[str, Span] = {}
+        # Where a value is used that is not defined yet, by its name; then those that were defined after that.
+        self._ahead: dict[str, Span] = {}
+        self._late: list[tuple[Span, str, SSAValue]] = []
         self._op_start = 0
         self._constant_start: int | None = None
 
@@ -63,7 +89,8 @@ class LocatingParser(AliasesParser, FloatLiteralsParser):
         """Parse a module, empty if the text has no operations.
 
         Raises:
-            ParseError: the text is wrong in any way; a value defined nowhere is an error at its first use.
+            ParseError: the text is wrong in any way; a value defined nowhere, or further down, is an error at its
+                first use.
         """
         start = self.pos
         try:
@@ -74,7 +101,17 @@ class LocatingParser(AliasesParser, FloatLiteralsParser):
             self._refuse(error, self.pos)
         if module.location == UNKNOWN_LOC:
             module.location = self._location(start)
+        self._check(module)
         return module
+
+    def _check(self, module: ModuleOp) -> None:
+        """Raise a ParseError for what no verifier of an operation sees."""
+        for span, name, value in self._late:
+            if must_precede(value):
+                self.raise_error(f"value %{name} is used here, but defined further down: move its definition up", span)
+        for op in module.walk():
+            if message := overflow_of(op):
+                self.raise_error(f"{op.name}: {message}", self._position(op))
 
     def _parse_implicit_module(self) -> ModuleOp:
         """Parse the whole text: operations, aliases and metadata."""
@@ -97,6 +134,8 @@ class LocatingParser(AliasesParser, FloatLiteralsParser):
     def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
         """Resolve an operand, remembering where each value is used first."""
         self._first_uses.setdefault(operand.operand_name, operand.span)
+        if operand.operand_name not in self.ssa_values:
+            self._ahead.setdefault(operand.operand_name, operand.span)
         return super().resolve_operand(operand, type)
 
     def parse_operation(self) -> Operation:
@@ -170,6 +209,8 @@ class LocatingParser(AliasesParser, FloatLiteralsParser):
     def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
         """Define a name. Its hint has none of the numbers at its end: xDSL adds those, and would give `%x_1` to two."""
         super()._register_ssa_definition(name, values, span)
+        if values and (use := self._ahead.pop(name, None)) is not None:
+            self._late.append((use, name, values[0]))
         if name[-1].isdigit():
             for value in values:
                 value.name_hint = re.sub(r"(_\d+)+$", "", value.name_hint or "") or None
@@ -197,6 +238,14 @@ class LocatingParser(AliasesParser, FloatLiteralsParser):
         if (count := math.prod(type.get_shape())) > MAX_CONSTANT:
             self.raise_error(f"a constant has at most 2^26 elements, {type} has {count}", start)
         return type
+
+    def _position(self, op: Operation) -> int:
+        """Where an operation starts, or the function or module around it, if its location is in another text."""
+        match op.location:
+            case FileLineColLoc(filename=self._file, line=line, column=column):
+                return self._line_starts[line.data - 1] + column.data - 1
+            case _:
+                return 0 if (parent := op.parent_op()) is None else self._position(parent)
 
     def _location(self, position: int) -> FileLineColLoc:
         line = bisect_right(self._line_starts, position)

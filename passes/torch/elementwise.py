@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import AnyFloat, i1
 from xdsl.ir import Attribute, Operation
 
 from deplodock.passes.torch.lowering import lowers
-from deplodock.passes.torch.scalars import filling, width_of
+from deplodock.passes.torch.scalars import filling
 from deplodock.passes.torch.tensors import Tensor, maximum, minimum, where
 
 _FUNCTIONS: dict[str, type[Operation]] = {
@@ -139,7 +139,5 @@ def bitcast(self: Tensor, dtype: Attribute) -> Tensor:
     """The same bits as elements of another type of their width."""
     if self.element == dtype:
         return self
-    if i1 in (self.element, dtype) or width_of(self.element) != width_of(dtype):
-        raise ValueError(f"elements of {self.element} are not read as {dtype}, only as a type of their width")
     # Of the integers i8 and ui8 have the same width.
     return self.cast_bits(dtype) if self.is_float or isinstance(dtype, AnyFloat) else self.cast(dtype)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from xdsl.dialects.func import FuncOp
 
@@ -304,3 +305,25 @@ def test_batch_norm_writes_its_statistics() -> None:
     results = deplodock.compile(updating, (x, scale, *given))(x, scale, *given)
     torch.testing.assert_close((*results, *given), (*updating(x, scale, *own), *own))
     assert given[0].abs().min() > 0
+
+
+@pytest.mark.parametrize("scale", [-0.5, 0.0])
+def test_causal_attention_with_any_scale(scale: float) -> None:
+    """As PyTorch's formula, not as its kernel for CPUs, which gives NaN."""
+    attention = nn.functional.scaled_dot_product_attention
+    q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
+    with sdpa_kernel(SDPBackend.MATH):
+        wanted = attention(q, k, v, is_causal=True, scale=scale)
+    assert attention(q, k, v, is_causal=True, scale=scale).isnan().any()
+    got = deplodock.compile(lambda q, k, v: attention(q, k, v, is_causal=True, scale=scale))(q, k, v)
+    torch.testing.assert_close(got, wanted)
+
+
+def test_bits_of_another_width_and_generators_are_refused_by_name() -> None:
+    """At their line, with what to do."""
+    x, generator = torch.ones(4, 4), torch.Generator()
+    for dtype, name in ((torch.uint8, "ui8"), (torch.float64, "f64"), (torch.bool, "i1")):
+        with pytest.raises(deplodock.UnsupportedError, match=f"elements of f32 are not read as {name}, only as a type"):
+            deplodock.compile(lambda x, dtype=dtype: x.view(dtype), (x,))
+    with pytest.raises(deplodock.UnsupportedError, match=r"test_compiled.py:\d+: error: aten.randn.*Generator: draw"):
+        deplodock.compile(lambda x: x + torch.randn(4, generator=generator), (x,))

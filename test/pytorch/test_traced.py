@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ TRACES: list[Callable[[Any, Tensor], Any]] = [
     lambda inner, x: make_fx(Calls(inner))(x)(x),
     lambda inner, x: make_fx(Calls(inner), tracing_mode="fake")(x)(x),
     lambda inner, x: deplodock.compile(Calls(inner), (x,))(x),
-    lambda inner, x: torch.jit.trace(Calls(inner), x)(x),
+    lambda inner, x: cast("Any", torch.jit.trace(Calls(inner), x))(x),
 ]
 
 

@@ -224,6 +224,18 @@ def test_a_pass_over_deep_nesting_is_named(tool: Tool) -> None:
         ('func.func @f() attributes {a = "x} {\n}\n', "<stdin>:1:32: error: End of file reached"),
         ('func.func @"\\ff"() { func.return }', "<stdin>:1:1: error: a string in this holds bytes that are not UTF-8"),
         ("#a = dense<1.0> : tensor<99999999999xf32>", "<stdin>:1:19: error: a constant has at most 2^26 elements"),
+        (
+            "#a = affine_map<(d0) -> (d0 + 99999999999999999999)>",
+            "<stdin>:1:31: error: 99999999999999999999 does not fit",
+        ),
+        ("#a = 99999999999999999999 : index", "<stdin>:1:6: error: 99999999999999999999 does not fit i64"),
+        ("#a = array<i64: 99999999999999999999>", "<stdin>:1:17: error: 99999999999999999999 does not fit i64"),
+        (
+            "func.func @f(%x: tensor<99999999999999999999xf32>) {}",
+            "<stdin>:1:25: error: 99999999999999999999 does not fit",
+        ),
+        ("#a = 1e400 : f64", "<stdin>:1:6: error: a float has a point: 1.0e400"),
+        ("#a = dense<1e400> : tensor<2xf64>", "<stdin>:1:12: error: a float has a point: 1.0e400"),
         ("{-# external_resources: {} #-}", "<stdin>:1:25: error: cannot read this operation: Currently only dialect"),
         (
             "func.func @f() { func.return }\nfunc.func @f() { func.return }",
@@ -422,3 +434,14 @@ def test_each_part_expects_its_own(tool: Tool) -> None:
     done = tool("deplodock-opt", "--verify-diagnostics", "--split-input-file", input="\n// -----\n".join(parts))
     assert (done.returncode, done.stdout.count("func.func @f(%x: i32) -> i32")) == (1, 2)
     assert done.stderr == '<stdin>:5: error: expected error "Expected" was not produced\n'
+
+
+def test_flags_of_mlir_opt_name_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        OptMain(["--canonicalize", "--cse", "--nothing"])
+    assert "--nothing; a pass is given as -p canonicalize,cse" in capsys.readouterr().err
+
+
+def test_integers_with_a_wider_type_are_read() -> None:
+    text = "func.func @f() attributes {a = 36893488147419103232 : i128} { func.return }"
+    assert "36893488147419103232 : i128" in str(LocatingParser(new_context(), text, "a.mlir").parse_module())

@@ -29,7 +29,7 @@ _FAMILIES: dict[Rule, str] = {
         bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
         where.self where.ScalarOther where.ScalarSelf where.Scalar""",
     values.first: """
-        softmax.int log_softmax.int cumsum cumprod cummax cummin logcumsumexp clone detach alias _to_copy view.dtype
+        softmax.int log_softmax.int cumsum cumprod cummax cummin logcumsumexp clone detach alias _to_copy
         fill.Scalar""",
     values.broadcast_to_first: "copy fill.Tensor",
     values.masked_fill: "masked_fill.Scalar masked_fill.Tensor",
@@ -54,6 +54,7 @@ _FAMILIES: dict[Rule, str] = {
     recurrences.recurrent: "lstm.input gru.input rnn_tanh.input rnn_relu.input",
     moves.permuted: "t transpose.int permute",
     moves.viewed: "view _unsafe_view",
+    moves.reread: "view.dtype",
     moves.unsqueezed: "unsqueeze",
     moves.squeezed: "squeeze squeeze.dim squeeze.dims",
     moves.expanded: "expand",

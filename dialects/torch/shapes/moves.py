@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, prod
 
+from xdsl.dialects.builtin import FixedBitwidthType, i1
+from xdsl.ir import Attribute
+
 from deplodock.dialects.shapes import Shape, broadcast_shape, existing_dim, resolve_size, wrap_dim, wrap_dims
-from deplodock.dialects.tensor.indexing import shape_of
+from deplodock.dialects.tensor.indexing import shape_of, tensor_of
 from deplodock.dialects.torch.shapes.call import AtenCall
 
 
@@ -37,6 +40,20 @@ def viewed(op: AtenCall) -> Sequence[Shape]:
     if prod(size) != prod(shape) or min(size, default=0) < 0:
         raise ValueError(f"shape {list(shape)} holds {prod(shape)} elements, {list(size)} {prod(size)}")
     return [size]
+
+
+def reread(op: AtenCall) -> Sequence[Shape]:
+    """The shape of the operand, whose elements are read as others of their width."""
+    one, other = (tensor_of(value).element_type for value in (op.tensors[0], op.outputs[0]))
+    if one != other and (i1 in (one, other) or _width(one) != _width(other)):
+        raise ValueError(f"elements of {one} are not read as {other}, only as a type of their width")
+    return [shape_of(op.tensors[0])]
+
+
+def _width(element: Attribute) -> int:
+    """The bits of an element."""
+    assert isinstance(element, FixedBitwidthType)
+    return element.bitwidth
 
 
 def unsqueezed(op: AtenCall) -> Sequence[Shape]:
