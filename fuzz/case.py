@@ -36,7 +36,7 @@ from deplodock.fuzz.fusion import draw_overrides, override
 from deplodock.fuzz.gradients import gradient_program
 from deplodock.fuzz.schedules import kind_of_kernel, write_schedules
 from deplodock.fuzz.stability import unstable
-from deplodock.fuzz.ways import Differs, Way
+from deplodock.fuzz.ways import Calling, Differs
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
@@ -61,6 +61,9 @@ STEP_LIMIT = 200_000_000
 
 _REFUSED_BY_PYTORCH = ("the program raises ", "torch.export cannot capture the program: ")
 """What says that PyTorch itself refuses a program, for the values of its inputs or for its own decompositions."""
+
+_WRITES_TWICE = "more than one element of the written-to tensor"
+"""What AOTAutograd says of a write into an expanded tensor, which some of PyTorch's operations do."""
 
 _NO_GRADIENT = "derivative for "
 """What PyTorch says of an operation that it cannot differentiate."""
@@ -103,7 +106,7 @@ class Case:
     compiles: bool = False
     runs_on_host: bool = False
     precision: str = "highest"
-    way: Way | None = None
+    way: Calling | None = None
 
 
 class Failure(Exception):
@@ -279,7 +282,7 @@ class Checker:
         self._compare(outputs)
         self.facts.reached.add("host")
 
-    def _call(self, way: Way) -> None:
+    def _call(self, way: Calling) -> None:
         self._doing, self._done = f"the {way.value} program", f"the call of the {way.value} program"
         make, program = ways.defined(self.case.text, self.case.seed)
         try:
@@ -290,6 +293,10 @@ class Checker:
             if ways.refuses_shared(error, make, program):
                 raise NotDrawn("it writes into an argument that another one sees, which is refused") from error
             raise
+        except RuntimeError as error:
+            if _WRITES_TWICE not in str(error):
+                raise
+            raise NotDrawn("AOTAutograd refuses to write into elements that share memory") from error
         # What the program asserts of its copies comes last, and is no result of a call.
         self._compare([*map(to_array, found), *self.results.eager[len(found) :]])
         self.facts.reached |= {way.value, *ways.traits(make, program)}
@@ -322,7 +329,7 @@ class Checker:
 
 def _captured(case: Case) -> CapturedProgram:
     """The program of a case. Raises NotDrawn where PyTorch computes its gradients."""
-    if case.way is not Way.TRAINED:
+    if case.way is not Calling.TRAINED:
         return read_expression(case.text if case.way is None else ways.on_copies(case.text), seed=case.seed)
     captured = read_expression(case.text, seed=case.seed)
     try:

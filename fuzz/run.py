@@ -16,7 +16,7 @@ from deplodock.fuzz.engines import draw_for_engine
 from deplodock.fuzz.expressions import draw_expression
 from deplodock.fuzz.program import Expression
 from deplodock.fuzz.schedules import draw_schedules
-from deplodock.fuzz.ways import Way
+from deplodock.fuzz.ways import Calling
 
 LEAST_SHARE = 0.05
 """The share of the cases that must reach each of what `shares` lists."""
@@ -24,7 +24,7 @@ LEAST_SHARE = 0.05
 PRODUCTS = 0.25
 """The share of the cases that are products or attention for tensor cores."""
 
-WAYS = {Way.SAVED: 0.14, Way.COMPILED: 0.16, Way.TRAINED: 0.2}
+WAYS = {Calling.SAVED: 0.14, Calling.COMPILED: 0.16, Calling.TRAINED: 0.2}
 """The shares of the other cases that are called in a way, too."""
 
 COARSER = 0.5
@@ -47,9 +47,9 @@ REACHES = {
     "exact on integers": "exact",
     "sliced factors": "sliced factors",
     "k above 512": "long k",
-    "saved and loaded": Way.SAVED.value,
-    "torch.compile": Way.COMPILED.value,
-    "gradients": Way.TRAINED.value,
+    "saved and loaded": Calling.SAVED.value,
+    "torch.compile": Calling.COMPILED.value,
+    "gradients": Calling.TRAINED.value,
     "writes in place": "writes",
     "views": "views",
     "shared memory": "shared memory",

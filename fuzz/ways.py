@@ -29,16 +29,17 @@ from deplodock.fuzz.program import NAMES
 from deplodock.pytorch.compiled import CompiledProgram
 from deplodock.pytorch.function import compile as compile_program
 from deplodock.pytorch.loading import load
+from deplodock.pytorch.runners import repeats
 
 Program: TypeAlias = Callable[..., Any]
 Tensors: TypeAlias = dict[str, torch.Tensor]
 """What the statements of a text make, by name."""
 
-SHARED_WRITE = "which shares memory with"
+SHARED_WRITE = "shares memory with"
 """What the message has of a program that refuses arguments since it writes into one that another one sees."""
 
 
-class Way(Enum):
+class Calling(Enum):
     """How a program is called."""
 
     SAVED = "saved and loaded"
@@ -51,7 +52,7 @@ class Differs(Exception):
 
 
 @dataclass(frozen=True)
-class Parts:
+class TextParts:
     """A text taken apart: the statements that make memory, those that name views of it, and the expression.
 
     `memory` and `views` are the names that they give, `arguments` those of them that the expression reads.
@@ -70,11 +71,11 @@ class Parts:
         return [name for name in (*self.memory, *self.views) if name in read]
 
 
-def parts_of(text: str) -> Parts:
+def parts_of(text: str) -> TextParts:
     """A text taken apart."""
     *statements, last = ast.parse(text).body
     assert isinstance(last, ast.Expr)
-    found = Parts([], [], [], [], last.value)
+    found = TextParts([], [], [], [], last.value)
     for statement in statements:
         if not isinstance(statement, ast.Assign) or not isinstance(target := statement.targets[0], ast.Name):
             found.made.append(statement)
@@ -130,9 +131,11 @@ def source(text: str, seed: int) -> str:
     )
 
 
-def script(text: str, seed: int, way: Way, precision: str) -> str:
+def script(text: str, seed: int, way: Calling, precision: str) -> str:
     """A Python program that shows what comes of a call, and what PyTorch gives."""
-    shown = f"print(ways.eager(make, program, ways.Way.{way.name}), ways.called(make, program, ways.Way.{way.name}"
+    shown = (
+        f"print(ways.eager(make, program, ways.Calling.{way.name}), ways.called(make, program, ways.Calling.{way.name}"
+    )
     return f'{source(text, seed)}\nfrom deplodock.fuzz import ways\n{shown}, "{precision}"), sep="\\n")'
 
 
@@ -143,19 +146,19 @@ def defined(text: str, seed: int) -> tuple[Callable[[], Tensors], Program]:
     return scope["make"], scope["program"]
 
 
-def eager(make: Callable[[], Tensors], program: Program, way: Way) -> list[torch.Tensor]:
+def eager(make: Callable[[], Tensors], program: Program, way: Calling) -> list[torch.Tensor]:
     """What comes of a call that PyTorch runs: of `TRAINED` the gradients."""
-    return _trained(make, program, program) if way is Way.TRAINED else _given(make(), program)
+    return _trained(make, program, program) if way is Calling.TRAINED else _given(make(), program)
 
 
-def called(make: Callable[[], Tensors], program: Program, way: Way, precision: str) -> list[torch.Tensor]:
+def called(make: Callable[[], Tensors], program: Program, way: Calling, precision: str) -> list[torch.Tensor]:
     """What comes of a call in a way. Raises Differs, and what compiling and calling raise."""
-    if way is Way.SAVED:
+    if way is Calling.SAVED:
         return _saved(make, program, precision)
     torch._dynamo.reset()
     options: Any = {"precision": precision}
     compiled = torch.compile(program, backend="deplodock", dynamic=False, options=options)
-    return _trained(make, program, compiled) if way is Way.TRAINED else _compiled(make, program, compiled)
+    return _trained(make, program, compiled) if way is Calling.TRAINED else _compiled(make, program, compiled)
 
 
 def _arguments(tensors: Tensors, program: Program) -> list[torch.Tensor]:
@@ -228,7 +231,8 @@ def shares(tensors: Sequence[torch.Tensor]) -> bool:
 
 def refuses_shared(error: InvalidInputError, make: Callable[[], Tensors], program: Program) -> bool:
     """Whether an error is that of a program that writes into an argument, and its arguments do share memory."""
-    return SHARED_WRITE in str(error) and shares(_arguments(make(), program))
+    arguments = _arguments(make(), program)
+    return SHARED_WRITE in str(error) and (shares(arguments) or any(map(repeats, arguments)))
 
 
 def traits(make: Callable[[], Tensors], program: Program) -> set[str]:

@@ -33,6 +33,7 @@ from deplodock.pytorch.runners import (
     laid_out,
     lie_apart,
     overlaps_of,
+    repeats,
     write_back,
 )
 from deplodock.pytorch.saved import ProgramFile, program_file, state_names, write_file
@@ -317,6 +318,10 @@ class CompiledProgram:
 
     def _conflict(self, inputs: Sequence[torch.Tensor]) -> str:
         """Which input shares memory with one that the program writes into; empty if none does."""
+        for number in self.signature.writes:
+            if repeats(inputs[number]):
+                name = self.signature.inputs[number].name
+                return f"the program writes into {name}, an element of which shares memory with others: pass a clone"
         for pair in sorted(overlaps_of(inputs)):
             written, read = sorted(pair[:2], key=lambda number: number not in self.signature.writes)
             if written in self.signature.writes:

@@ -199,6 +199,11 @@ def lie_apart(inputs: Sequence[torch.Tensor], sizes: Sequence[int]) -> bool:
     return all(map(le, ends, starts[1:]))
 
 
+def repeats(value: torch.Tensor) -> bool:
+    """Whether a tensor sees an element more than once, as an expanded one does."""
+    return any(extent > 1 and not stride for extent, stride in zip(value.shape, value.stride(), strict=True))
+
+
 def write_back(inputs: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
     """Copy new values, from memory of their own, into inputs: those of each dtype at once."""
     dtypes = [*map(_DTYPE, inputs)]

@@ -14,7 +14,7 @@ from deplodock.fuzz.case import Case, Checker, Failure, NotDrawn, check
 from deplodock.fuzz.gradients import gradient_program
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.fuzz.run import FoundFailure
-from deplodock.fuzz.ways import Differs, Way
+from deplodock.fuzz.ways import Calling, Differs
 from deplodock.pytorch import compiled as compiled_module
 from deplodock.tools.cli import fuzz as command
 
@@ -30,8 +30,8 @@ def test_a_text_is_taken_apart() -> None:
     )
 
 
-@pytest.mark.parametrize("way", [Way.SAVED, Way.COMPILED])
-def test_writes_and_views_are_as_in_pytorch(way: Way) -> None:
+@pytest.mark.parametrize("way", [Calling.SAVED, Calling.COMPILED])
+def test_writes_and_views_are_as_in_pytorch(way: Calling) -> None:
     assert {way.value, "writes", "views"} <= check(Case(WRITES, 0, way=way)).reached
     assert {way.value, "shared memory", "views"} <= check(Case(SHARES, 0, way=way)).reached
 
@@ -44,18 +44,21 @@ def test_gradients_are_a_program() -> None:
     (x @ w).relu().backward(program.inputs[-1])
     for one, other in zip(program.eager(), (x.grad, w.grad), strict=True):
         torch.testing.assert_close(one, other)
-    assert Way.TRAINED.value in check(Case("x0 = torch.randn(3, 4); torch.softmax(x0, 1)", 0, way=Way.TRAINED)).reached
+    assert (
+        Calling.TRAINED.value
+        in check(Case("x0 = torch.randn(3, 4); torch.softmax(x0, 1)", 0, way=Calling.TRAINED)).reached
+    )
     with pytest.raises(NotDrawn, match="PyTorch has no gradient of an operation"):
-        check(Case("x0 = torch.randn(4); torch.remainder(0.5, x0)", 0, way=Way.TRAINED))
+        check(Case("x0 = torch.randn(4); torch.remainder(0.5, x0)", 0, way=Calling.TRAINED))
     with pytest.raises(NotDrawn, match="it has no gradients"):
-        check(Case("x0 = torch.arange(4); x0 + 1", 0, way=Way.TRAINED))
+        check(Case("x0 = torch.arange(4); x0 + 1", 0, way=Calling.TRAINED))
 
 
 def test_a_write_that_is_refused_is_not_drawn() -> None:
     text = "b0 = torch.randn(6); x0 = b0[:-2]; x1 = b0[2:]; x0.mul_(2) + x1"
     with pytest.raises(NotDrawn, match="which is refused"):
-        check(Case(text, 0, way=Way.SAVED))
-    check(Case(text, 0, way=Way.COMPILED))
+        check(Case(text, 0, way=Calling.SAVED))
+    check(Case(text, 0, way=Calling.COMPILED))
 
 
 def test_what_values_do_not_show_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +69,7 @@ def test_what_values_do_not_show_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     other = ways.compile_program(lambda x1, x0: x1 @ x0.t(), ways._arguments(make(), program))
     monkeypatch.setattr(ways, "load", lambda path: other)
     with pytest.raises(Differs, match="other bits than what was saved"):
-        ways.called(make, program, Way.SAVED, "highest")
+        ways.called(make, program, Calling.SAVED, "highest")
 
 
 def test_a_write_that_is_lost_is_found_shrunk_and_shown(
@@ -76,7 +79,7 @@ def test_a_write_that_is_lost_is_found_shrunk_and_shown(
     memory = make_input("b0", "b0 = torch.randn(5, 4)")
     x = make_input("x0", "x0 = b0[1:]", memory)
     expression = Expression((make_node("torch.exp({})", [make_node("{}[2:].mul_(3)", [x])]),))
-    case = Case(expression.text(), 0, way=Way.SAVED)
+    case = Case(expression.text(), 0, way=Calling.SAVED)
     assert case.text == "b0 = torch.randn(5, 4); x0 = b0[1:]; torch.exp(x0[2:].mul_(3))"
     with pytest.raises(Failure, match="a wrong result after the call of the saved and loaded program") as caught:
         check(case)
@@ -89,7 +92,7 @@ def test_a_write_that_is_lost_is_found_shrunk_and_shown(
 
 
 def test_a_call_is_shown_as_python(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(ways.script("x0 = torch.ones(3); x0.square()", 7, Way.TRAINED, "highest"), {})
+    exec(ways.script("x0 = torch.ones(3); x0.square()", 7, Calling.TRAINED, "highest"), {})
     first, second = capsys.readouterr().out.splitlines()
     assert first == second
     assert first.startswith("[tensor([")
@@ -98,7 +101,7 @@ def test_a_call_is_shown_as_python(capsys: pytest.CaptureFixture[str]) -> None:
 def test_gradients_that_are_wrong_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     gradients = ways.gradients
     monkeypatch.setattr(ways, "gradients", lambda *given: [-value for value in gradients(*given)])
-    case = Case("x0 = torch.randn(3); x0.sin()", 0, way=Way.TRAINED)
+    case = Case("x0 = torch.randn(3); x0.sin()", 0, way=Calling.TRAINED)
     with pytest.raises(Failure, match="a wrong result after the call of the differentiated program"):
         Checker(case).run()
 

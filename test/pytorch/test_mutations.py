@@ -16,6 +16,8 @@ from like_eager import Make, check_like_eager, ramp, same
 from torch import nn
 from torch.utils import _pytree as pytree
 
+import deplodock
+
 Tensor = torch.Tensor
 
 pytestmark = pytest.mark.filterwarnings("ignore:deplodock leaves", "ignore:An output with one or more elements")
@@ -364,6 +366,14 @@ def test_modules(kind: type[nn.Module]) -> None:
         for (name, one), (own, other) in zip(twin.named_buffers(), model.named_buffers(), strict=True):
             assert name == own
             same(one, other)
+
+
+def test_an_expanded_argument_is_not_written() -> None:
+    """PyTorch fills one where it lies, as often as it is seen, and refuses to copy into it."""
+    run = deplodock.compile(lambda x: x.zero_(), (torch.ones(1, 4).expand(3, 4),))
+    with pytest.raises(deplodock.InvalidInputError, match="writes into x, an element of which shares memory with"):
+        run(torch.ones(1, 4).expand(3, 4))
+    same(run(torch.ones(3, 4)), torch.zeros(3, 4))
 
 
 def test_there_are_forty() -> None:

@@ -85,7 +85,30 @@ func.func @free(%x: memref<30x5xf32>, %out: memref<30x5xf32>) {
 
 // -----
 
-// So do those of whole warps whose neighbours along the axis are no neighbours in a warp.
+// What earlier steps carry comes in front of what the lanes of a group fold.
+// CHECK-LABEL: kernel.func @ordered
+// CHECK:         kernel.shuffle_last %{{.*}}, 8 : i32
+func.func @ordered(%x: memref<4x24xi32>, %out: memref<4x24xi32>) {
+  tile.launch (%r = 4 : thread, %t = 8 : thread) {
+    loop.for %i = 0 to 3 {
+      %k = loop.index [%i * 8 + %t]
+      %a = loop.load %x[%r, %k] : memref<4x24xi32>
+      %two = arith.constant 2 : i32
+      %p, %q = loop.scan %two, %a along (%i, %t) : i32, i32 combine (%a0: i32, %b0: i32, %a1: i32, %b1: i32) identity [1 : i32, 0 : i32] {
+        %c = arith.muli %a0, %a1 : i32
+        %d = arith.muli %b0, %a1 : i32
+        %e = arith.addi %d, %b1 : i32
+        loop.yield %c, %e : i32, i32
+      }
+      loop.store %q, %out[%r, %k] : memref<4x24xi32>
+    }
+  }
+  func.return
+}
+
+// -----
+
+// Those of whole warps go through shared memory, too, if neighbours along the axis are no neighbours in a warp.
 // CHECK-LABEL: kernel.func @apart
 // CHECK-NOT:     kernel.shuffle
 func.func @apart(%x: memref<4x8xi32>, %out: memref<4x8xi32>) {

@@ -1,7 +1,8 @@
 // RUN: deplodock-opt %s --split-input-file -p store-low-parts --check-semantics | filecheck %s
 // RUN: sed 's/kernel.target<sm_90/kernel.target<sm_80/' %s | deplodock-opt --split-input-file -p store-low-parts | filecheck %s --check-prefix OLD
+// RUN: sed 's/kernel.target<sm_90/kernel.target<sm_120/' %s | deplodock-opt --split-input-file -p store-low-parts | filecheck %s --check-prefix OLD
 
-// Warps alone need no low part in memory.
+// Warps alone need no low part in memory, whether or not boxes could bring it.
 // OLD-NOT: low_part
 
 // The factor of fewer bytes is stored in parts, once for all products that read it.
@@ -73,7 +74,8 @@ builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, thre
 
 // -----
 
-// Few rows are left to warps, and so are scores that a softmax takes to weigh values.
+// Few rows and a short k are left to warps. What TF32 multiplies, or sums along another dimension than the last add up,
+// has no low part. Warps compute scores that a softmax takes to weigh values.
 // CHECK-LABEL: func.func @few
 // CHECK-NOT:     low_part
 builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, threads_per_block = 1024, threads_per_sm = 2048, blocks_per_sm = 32, registers_per_thread = 255, registers_per_sm = 65536, shared_per_block = 232448, shared_per_sm = 233472, l2_bytes = 52428800, dram_gbps = 4800, fp32_lanes = 128, fp32_gflops = 66908, launch_ns = 1250>} {
@@ -86,6 +88,36 @@ builtin.module attributes {kernel.target = #kernel.target<sm_90, sms = 132, thre
     }
     %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<8x1024x64xf32> -> tensor<8x1024xf32>
     func.return %y : tensor<8x1024xf32>
+  }
+  func.func @short(%x: tensor<64x32xf32>, %w: tensor<1024x32xf32>) -> tensor<64x1024xf32> {
+    %y_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<64x32xf32> -> tensor<64x1024x32xf32>
+    %y_w = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<1024x32xf32> -> tensor<64x1024x32xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x32xf32>, tensor<64x1024x32xf32> -> tensor<64x1024x32xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "high"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<64x1024x32xf32> -> tensor<64x1024xf32>
+    func.return %y : tensor<64x1024xf32>
+  }
+  func.func @medium(%x: tensor<64x64xf32>, %w: tensor<1024x64xf32>) -> tensor<64x1024xf32> {
+    %y_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<64x64xf32> -> tensor<64x1024x64xf32>
+    %y_w = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<1024x64xf32> -> tensor<64x1024x64xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x64xf32>, tensor<64x1024x64xf32> -> tensor<64x1024x64xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "medium"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [2] : tensor<64x1024x64xf32> -> tensor<64x1024xf32>
+    func.return %y : tensor<64x1024xf32>
+  }
+  func.func @rows(%x: tensor<64x64xf32>, %w: tensor<1024x64xf32>) -> tensor<64x64xf32> {
+    %y_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<64x64xf32> -> tensor<64x1024x64xf32>
+    %y_w = tensor_ext.index_map %w affine_map<(d0, d1, d2) -> (d1, d2)> : tensor<1024x64xf32> -> tensor<64x1024x64xf32>
+    %y_p = tensor_ext.elementwise %y_x, %y_w : tensor<64x1024x64xf32>, tensor<64x1024x64xf32> -> tensor<64x1024x64xf32> (%y_0: f32, %y_1: f32) {
+      %y_2 = arith.mulf %y_0, %y_1 {deplodock.precision = "high"} : f32
+      tensor_ext.yield %y_2 : f32
+    }
+    %y = tensor_ext.reduce {arith.addf} %y_p dims [1] : tensor<64x1024x64xf32> -> tensor<64x64xf32>
+    func.return %y : tensor<64x64xf32>
   }
   func.func @attention(%x: tensor<64x64xf32>, %w: tensor<1024x64xf32>, %v: tensor<1024x64xf32>) -> tensor<64x64xf32> {
     %s_x = tensor_ext.index_map %x affine_map<(d0, d1, d2) -> (d0, d2)> : tensor<64x64xf32> -> tensor<64x1024x64xf32>
