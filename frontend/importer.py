@@ -459,7 +459,7 @@ def _overload(node: fx.Node) -> str:
 
 
 def _overload_name(name: str) -> str:
-    if not name.startswith("aten."):
+    if not name.startswith(("aten.", "prims.")):
         return f"{name} (not ATen)"
     name = name.removeprefix("aten.").removesuffix(".default")
     return ALIASES.get(name, name)

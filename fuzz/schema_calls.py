@@ -24,7 +24,10 @@ BY_FAMILY = (
 UNSPECIFIED = ("empty.memory_format", "empty_like", "new_empty")
 """Overloads whose values PyTorch leaves open, so that there is nothing to compare with."""
 
-DRAWN = tuple(name for name in SCHEMAS if name not in (*BY_FAMILY, *UNSPECIFIED))
+UNREGISTERED = ("prims.fma",)
+"""Overloads that are no ATen operations: PyTorch registers them where its own compiler is imported."""
+
+DRAWN = tuple(name for name in SCHEMAS if name not in (*BY_FAMILY, *UNSPECIFIED, *UNREGISTERED))
 """The overloads that are drawn by their schema alone."""
 
 Text = Callable[[Drawer, list[Node]], str]

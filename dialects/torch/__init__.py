@@ -72,7 +72,7 @@ class AtenOp(IRDLOperation):
     @classmethod
     def schema(cls) -> Schema:
         """The ATen overload that this operation is."""
-        return SCHEMAS[cls.name.removeprefix("torch.aten.")]
+        return SCHEMAS[cls.name.removeprefix("torch.").removeprefix("aten.")]
 
     @classmethod
     def of(
@@ -412,10 +412,11 @@ def aten_op(overload: str) -> type[AtenOp] | None:
 
 
 def _op_class(schema: Schema) -> type[AtenOp]:
+    space = "" if schema.name.startswith("prims.") else "aten."
     fields: dict[str, object] = {
-        "__doc__": f"`aten::{schema.text}`",
+        "__doc__": f"`{(space + schema.text).replace('.', '::', 1)}`",
         "__module__": __name__,
-        "name": f"torch.aten.{schema.name}",
+        "name": f"torch.{space}{schema.name}",
     }
     for parameter in schema.parameters:
         if not parameter.is_storage:

@@ -56,6 +56,7 @@ _TABLE = (
     (TypeRule.SAME, NUMBER, "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"),
     (TypeRule.SAME, NUMBER, "fmod.Tensor(Tensor self, Tensor other) -> Tensor"),
     (TypeRule.SAME, NUMBER, "fmod.Scalar(Tensor self, Scalar other) -> Tensor"),
+    (TypeRule.SAME, FLOAT, "prims.fma(Tensor a, Tensor b, Tensor c) -> Tensor"),
     (TypeRule.SAME, ANY, "maximum(Tensor self, Tensor other) -> Tensor"),
     (TypeRule.SAME, ANY, "minimum(Tensor self, Tensor other) -> Tensor"),
     (TypeRule.SAME, ANY, "fmax(Tensor self, Tensor other) -> Tensor"),

@@ -111,6 +111,8 @@ class Schema:
 
     def takes_number(self, parameter: Parameter) -> bool:
         """Whether this tensor parameter may be a number instead, as in `x + 1`."""
+        if self.name == "prims.fma":
+            return parameter.name == "b"
         numeric = self.name == "floor_divide" or self.name.endswith((".Tensor", ".Tensor_mode"))
         return numeric and parameter.name in ("self", "other") and "other" in (p.name for p in self.tensors)
 

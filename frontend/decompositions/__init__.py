@@ -12,12 +12,16 @@ from torch._decomp import decomposition_table
 from torch.export.exported_program import default_decompositions
 
 from deplodock.frontend.decompositions.arithmetic import ARITHMETIC
+from deplodock.frontend.decompositions.bags import BAGS
+from deplodock.frontend.decompositions.bessel import BESSEL
 from deplodock.frontend.decompositions.derived import DERIVED
 from deplodock.frontend.decompositions.experts import experts
+from deplodock.frontend.decompositions.gradients import GRADIENTS
 from deplodock.frontend.decompositions.indexing import INDEXING
 from deplodock.frontend.decompositions.interpolation import INTERPOLATION
 from deplodock.frontend.decompositions.losses import LOSSES
 from deplodock.frontend.decompositions.ordering import ORDERING
+from deplodock.frontend.decompositions.polynomials import POLYNOMIALS
 from deplodock.frontend.decompositions.products import PRODUCTS
 from deplodock.frontend.decompositions.sampling import SAMPLING
 from deplodock.frontend.decompositions.scattering import SCATTERING
@@ -34,13 +38,13 @@ _FURTHER = (
     *(ATEN._batch_norm_with_update_functional.default, ATEN._batch_norm_no_update.default),
 )
 _OWN: Decompositions = {
-    **{**ARITHMETIC, **DERIVED, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING, **PRODUCTS},
-    **{**SAMPLING, **SCATTERING, **SPECIAL, **VIEWS},
+    **{**ARITHMETIC, **BAGS, **BESSEL, **DERIVED, **GRADIENTS, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING},
+    **{**POLYNOMIALS, **PRODUCTS, **SAMPLING, **SCATTERING, **SPECIAL, **VIEWS},
 }
 _CHECKED = frozenset(
     str(overload)
     for overload in (
-        *(*SCATTERING, *ORDERING, *VIEWS, *DERIVED, ATEN.masked_scatter.default),
+        *(*SCATTERING, *ORDERING, *VIEWS, *DERIVED, *BAGS, *GRADIENTS, ATEN.masked_scatter.default),
         *(*SAMPLING, ATEN.grid_sampler.default, ATEN.pdist.default),
     )
 )

@@ -121,6 +121,81 @@ def _resample(
     return x.to(dtype)
 
 
+def _matrix(axis: _Axis, taps: _Taps) -> torch.Tensor:
+    """What each element along an axis, a column, has of each that is computed, a row."""
+    elements = torch.arange(axis.old, device=taps[0][0].device)
+    weights = ((position[:, None] == elements, weight) for position, weight in taps)
+    parts = (torch.where(hits, 1 if own is None else own[:, None], 0).to(axis.element) for hits, own in weights)
+    return reduce(torch.add, parts)
+
+
+def _weighted(x: torch.Tensor, dim: int, matrix: torch.Tensor) -> torch.Tensor:
+    """`x` with a dimension multiplied by a matrix from the right, in full precision."""
+    return (x.movedim(dim, -1)[..., None] * matrix).sum(-2).movedim(-1, dim)
+
+
+def _backward(sampling: _Sampling, options: int) -> Callable[..., Any]:
+    """The gradient: each element has from those that are computed what they have of it."""
+
+    def by_input(grad: torch.Tensor, output_size: Sequence[int], input_size: Sequence[int], *args: Any) -> torch.Tensor:
+        scales = args[options:] or [None] * len(output_size)
+        value = grad if grad.dtype == torch.float64 else grad.float()
+        for dim, (new, scale) in enumerate(zip(output_size, scales, strict=True), 2):
+            axis = _Axis(grad, input_size[dim], new, scale)
+            taps = sampling(axis, *args[:options])
+            value = value if taps is None else _weighted(value, dim, _matrix(axis, taps))
+        return value.to(grad.dtype)
+
+    return by_input
+
+
+def _antialiased(axis: _Axis, align_corners: bool, kind: str) -> torch.Tensor:
+    """A matrix as `_matrix` gives it, of windows that widen where elements become fewer; a row's sum is 1."""
+    step = axis.step(axis.element, align_corners=align_corners)
+    stretch, reach = step.clamp(min=1), {"linear": 1, "cubic": 2}[kind]
+    center = ((axis.coordinates(axis.element) + 0.5) * step)[:, None]
+    elements = torch.arange(axis.old, dtype=axis.element, device=step.device)
+    low = (center - reach * stretch + 0.5).trunc().clamp(min=0)
+    high = (center + reach * stretch + 0.5).trunc().clamp(max=axis.old)
+    distance = ((elements - center + 0.5) / stretch).abs()
+    if kind == "linear":
+        weight = (1 - distance).clamp(min=0)
+    else:
+        inner = (1.5 * distance - 2.5) * distance * distance + 1
+        outer = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+        weight = torch.where(distance < 1, inner, torch.where(distance < 2, outer, 0))
+    weight = torch.where(torch.logical_and(elements >= low, elements < high), weight, 0)
+    return weight / weight.sum(1, keepdim=True)
+
+
+def _with_antialias(
+    x: torch.Tensor, extents: Sequence[int], align_corners: bool, scales: Sequence[float | None], kind: str, turns: bool
+) -> Any:
+    """The last dimensions resampled to these extents; or with `turns` the gradient, of which these have the inputs."""
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    value = x if x.dtype == torch.float64 else x.float()
+    for dim, (extent, scale) in enumerate(zip(extents, scales, strict=True), x.dim() - len(extents)):
+        old, new = (extent, x.shape[dim]) if turns else (x.shape[dim], extent)
+        matrix = _antialiased(_Axis(x, old, new, scale), align_corners, kind)
+        value = _weighted(value, dim, matrix if turns else matrix.t())
+    return value.to(x.dtype)
+
+
+def _smooth(kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Interpolation with antialias, and its gradient."""
+
+    def interpolate(x: torch.Tensor, size: Sequence[int], align_corners: bool, *scales: float | None) -> Any:
+        return _with_antialias(x, size, align_corners, scales or [None] * len(size), kind, False)
+
+    def by_input(
+        grad: torch.Tensor, size: Sequence[int], old: Sequence[int], align_corners: bool, *scales: float | None
+    ) -> Any:
+        return _with_antialias(grad, old[2:], align_corners, scales or [None] * len(size), kind, True)
+
+    return interpolate, by_input
+
+
 def _by_numbers(sampling: _Sampling, options: int) -> Callable[..., Any]:
     """The overload `default`, which takes the new extents, then whether corners are aligned, then a scale for each."""
 
@@ -152,9 +227,18 @@ _KINDS = (
     (_cubic, 1, (ATEN.upsample_bicubic2d,)),
 )
 
+_SMOOTH = (("linear", ATEN._upsample_bilinear2d_aa), ("cubic", ATEN._upsample_bicubic2d_aa))
+
 INTERPOLATION: Decompositions = {
+    **{packet.default: _smooth(kind)[0] for kind, packet in _SMOOTH},
+    **{getattr(ATEN, f"{packet.__name__}_backward").default: _smooth(kind)[1] for kind, packet in _SMOOTH},
+}
+INTERPOLATION |= {
     overload: make(sampling, options)
     for sampling, options, packets in _KINDS
     for packet in packets
-    for overload, make in ((packet.default, _by_numbers), (packet.vec, _by_lists))
+    for overload, make in (
+        *((packet.default, _by_numbers), (packet.vec, _by_lists)),
+        (getattr(ATEN, f"{packet.__name__}_backward").default, _backward),
+    )
 }

@@ -18,7 +18,7 @@ from deplodock.frontend.decompositions.table import ATEN, Decompositions
 Tensor = torch.Tensor
 
 
-def _in_double(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def in_double(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function of one tensor of float64 on any type; integers give the default float type, as in PyTorch."""
 
     def compute(x: Tensor, *numbers: Any) -> Tensor:
@@ -28,7 +28,7 @@ def _in_double(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return compute
 
 
-def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """A polynomial by Horner's rule, the coefficient of the highest power first."""
     value = torch.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
@@ -36,7 +36,7 @@ def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     return value
 
 
-def _chebyshev(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+def chebyshev(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """Half the sum of `c[n-1-k] * T_k(x / 2)`, the first at half weight, by Clenshaw's recurrence (chbevl.c)."""
     previous, last = torch.zeros_like(x), torch.full_like(x, coefficients[0])
     before = previous
@@ -74,8 +74,8 @@ def _scaled_erfc(x: Tensor) -> Tensor:
     near, far = x.clamp(1, 8), x.clamp(min=8)
     # The quotients of the far formula in 1 / x, so that powers of a large x do not overflow.
     inverse = 1 / far
-    near_value = _polynomial(near, _ERFC_NEAR[0]) / _polynomial(near, _ERFC_NEAR[1])
-    far_value = _polynomial(inverse, _ERFC_FAR[0][::-1]) / _polynomial(inverse, _ERFC_FAR[1][::-1]) * inverse
+    near_value = polynomial(near, _ERFC_NEAR[0]) / polynomial(near, _ERFC_NEAR[1])
+    far_value = polynomial(inverse, _ERFC_FAR[0][::-1]) / polynomial(inverse, _ERFC_FAR[1][::-1]) * inverse
     return torch.where(x < 8, near_value, far_value)
 
 
@@ -100,11 +100,11 @@ def _erfinv(y: Tensor) -> Tensor:
     """Rational approximations, then two steps of Newton's method: PyTorch, calc_erfinv of ATen/native/Math.h."""
     size = y.abs()
     square = y * y
-    centre = y * _polynomial(square, (-0.140543331, 0.914624893, -1.645349621, 0.886226899))
-    centre = centre / _polynomial(square, (0.012229801, -0.329097515, 1.442710462, -2.118377725, 1.0))
+    centre = y * polynomial(square, (-0.140543331, 0.914624893, -1.645349621, 0.886226899))
+    centre = centre / polynomial(square, (0.012229801, -0.329097515, 1.442710462, -2.118377725, 1.0))
     root = torch.sqrt(-torch.log((1 - size) / 2))
-    tail = _polynomial(root, (1.641345311, 3.429567803, -1.624906493, -1.970840454))
-    tail = torch.copysign(tail, y) / _polynomial(root, (1.637067800, 3.543889200, 1.0))
+    tail = polynomial(root, (1.641345311, 3.429567803, -1.624906493, -1.970840454))
+    tail = torch.copysign(tail, y) / polynomial(root, (1.637067800, 3.543889200, 1.0))
     x = torch.where(size <= 0.7, centre, tail)
     for _ in range(2):
         x = x - (torch.erf(x) - y) / (2 / math.sqrt(math.pi) * torch.exp(-x * x))
@@ -153,12 +153,12 @@ def _ndtri(y: Tensor) -> Tensor:
     low = torch.where(y > 1 - edge, 1 - y, y)
     middle = low - 0.5
     square = middle * middle
-    ratio = square * _polynomial(square, _NDTRI[0]) / _polynomial(square, _NDTRI[1])
+    ratio = square * polynomial(square, _NDTRI[0]) / polynomial(square, _NDTRI[1])
     centre = (middle + middle * ratio) * math.sqrt(2 * math.pi)
     x = torch.sqrt(-2 * torch.log(low))
     inverse = 1 / x
-    near = inverse * _polynomial(inverse, _NDTRI_NEAR[0]) / _polynomial(inverse, _NDTRI_NEAR[1])
-    far = inverse * _polynomial(inverse, _NDTRI_FAR[0]) / _polynomial(inverse, _NDTRI_FAR[1])
+    near = inverse * polynomial(inverse, _NDTRI_NEAR[0]) / polynomial(inverse, _NDTRI_NEAR[1])
+    far = inverse * polynomial(inverse, _NDTRI_FAR[0]) / polynomial(inverse, _NDTRI_FAR[1])
     tail = x - torch.log(x) / x - torch.where(x < 8, near, far)
     value = torch.where(low > edge, centre, torch.where(y > 1 - edge, tail, -tail))
     value = torch.where(y == 0, -math.inf, torch.where(y == 1, math.inf, value))
@@ -190,8 +190,8 @@ def _lgamma(x: Tensor) -> Tensor:
     small, inverse = z.clamp(max=1), 1 / z.clamp(min=1)
     ratio = torch.where(
         z < 1,
-        _polynomial(small, _LANCZOS[0]) / _polynomial(small, _LANCZOS[1]),
-        _polynomial(inverse, _LANCZOS[0][::-1]) / _polynomial(inverse, _LANCZOS[1][::-1]),
+        polynomial(small, _LANCZOS[0]) / polynomial(small, _LANCZOS[1]),
+        polynomial(inverse, _LANCZOS[0][::-1]) / polynomial(inverse, _LANCZOS[1][::-1]),
     )
     value = torch.log(ratio) + (torch.log(z + (_LANCZOS_G - 0.5)) - 1) * (z - 0.5)
     sine = torch.sin((x - x.round()).abs() * math.pi)
@@ -217,7 +217,7 @@ def _digamma(x: Tensor) -> Tensor:
         value = torch.where(small, value - 1 / z, value)
         z = torch.where(small, z + 1, z)
     square = 1 / (z * z)
-    series = torch.where(z < 1e17, square * _polynomial(square, _DIGAMMA), 0)
+    series = torch.where(z < 1e17, square * polynomial(square, _DIGAMMA), 0)
     value = torch.where(z == 10, value + _PSI_10, value + torch.log(z) - 0.5 / z - series)
     value = torch.where(x < 0, value - math.pi / torch.tan(math.pi * (x - x.trunc())), value)
     value = torch.where((x < 0) & (x == x.floor()), math.nan, value)
@@ -281,7 +281,7 @@ def _polygamma(n: int, x: Tensor) -> Any:
         slope = [c * (len(derivative) - 1 - i) for i, c in enumerate(derivative[:-1])]
         derivative = [-math.pi * (a + b) for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope], strict=True)]
     cotangent = 1 / torch.tan(math.pi * (x - x.round()))
-    value = torch.where(x < 0, -sign * value - math.pi * _polynomial(cotangent, derivative), value)
+    value = torch.where(x < 0, -sign * value - math.pi * polynomial(cotangent, derivative), value)
     return torch.where((x <= 0) & (x == x.floor()), sign * math.inf, value)
 
 
@@ -334,31 +334,31 @@ _I1_FAR = (
 )
 
 
-def _i0e(x: Tensor) -> Tensor:
+def i0e(x: Tensor) -> Tensor:
     """`exp(-|x|) * i0(x)`."""
     size = x.abs()
-    far = _chebyshev(32 / size.clamp(min=8) - 2, _I0_FAR) / torch.sqrt(size)
-    return torch.where(size <= 8, _chebyshev(size.clamp(max=8) / 2 - 2, _I0_NEAR), far)
+    far = chebyshev(32 / size.clamp(min=8) - 2, _I0_FAR) / torch.sqrt(size)
+    return torch.where(size <= 8, chebyshev(size.clamp(max=8) / 2 - 2, _I0_NEAR), far)
 
 
-def _i1e(x: Tensor) -> Tensor:
+def i1e(x: Tensor) -> Tensor:
     """`exp(-|x|) * i1(x)`."""
     size = x.abs()
-    far = _chebyshev(32 / size.clamp(min=8) - 2, _I1_FAR) / torch.sqrt(size)
-    value = torch.where(size <= 8, _chebyshev(size.clamp(max=8) / 2 - 2, _I1_NEAR) * size, far)
+    far = chebyshev(32 / size.clamp(min=8) - 2, _I1_FAR) / torch.sqrt(size)
+    value = torch.where(size <= 8, chebyshev(size.clamp(max=8) / 2 - 2, _I1_NEAR) * size, far)
     return torch.where(x < 0, -value, value)
 
 
 SPECIAL: Decompositions = {
-    ATEN.erfc.default: _in_double(_erfc),
-    ATEN.special_erfcx.default: _in_double(_erfcx),
-    ATEN.erfinv.default: _in_double(_erfinv),
-    ATEN.special_ndtri.default: _in_double(_ndtri),
-    ATEN.lgamma.default: _in_double(_lgamma),
-    ATEN.digamma.default: _in_double(_digamma),
-    ATEN.polygamma.default: lambda n, x: _in_double(lambda value: _polygamma(n, value))(x),
-    ATEN.i0.default: _in_double(lambda x: torch.exp(x.abs()) * _i0e(x)),
-    ATEN.special_i0e.default: _in_double(_i0e),
-    ATEN.special_i1.default: _in_double(lambda x: torch.exp(x.abs()) * _i1e(x)),
-    ATEN.special_i1e.default: _in_double(_i1e),
+    ATEN.erfc.default: in_double(_erfc),
+    ATEN.special_erfcx.default: in_double(_erfcx),
+    ATEN.erfinv.default: in_double(_erfinv),
+    ATEN.special_ndtri.default: in_double(_ndtri),
+    ATEN.lgamma.default: in_double(_lgamma),
+    ATEN.digamma.default: in_double(_digamma),
+    ATEN.polygamma.default: lambda n, x: in_double(lambda value: _polygamma(n, value))(x),
+    ATEN.i0.default: in_double(lambda x: torch.exp(x.abs()) * i0e(x)),
+    ATEN.special_i0e.default: in_double(i0e),
+    ATEN.special_i1.default: in_double(lambda x: torch.exp(x.abs()) * i1e(x)),
+    ATEN.special_i1e.default: in_double(i1e),
 }

@@ -87,6 +87,12 @@ def copysign(self: Tensor, other: Tensor) -> Tensor:
     return self.map(math.CopySignOp, other)
 
 
+@lowers("prims.fma", broadcasts=True)
+def fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """`a * b + c`, rounded once."""
+    return a.map(math.FmaOp, b, c)
+
+
 @lowers("neg")
 def neg(self: Tensor) -> Tensor:
     """`-x`; of an integer `0 - x`."""

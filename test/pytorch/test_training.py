@@ -123,3 +123,24 @@ def test_attention_is_differentiated_in_steps(runners: list[PartsRunner]) -> Non
     ]
     torch.testing.assert_close(*found)
     assert [(runner.reasons, len(runner.parts)) for runner in runners] == [({}, 1), ({}, 1)]
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [(torch.optim.AdamW, {}), (torch.optim.SGD, {"momentum": 0.9}), (torch.optim.RMSprop, {"foreach": True})],
+)
+def test_a_step_of_an_optimizer_is_compiled_whole(
+    make: Callable[..., torch.optim.Optimizer], options: dict[str, Any], runners: list[PartsRunner]
+) -> None:
+    torch.manual_seed(0)
+    weights, grads = [torch.randn(4, 3), torch.randn(5)], [torch.randn(4, 3), torch.randn(5)]
+    found: list[list[Tensor]] = []
+    for wrap in (lambda step: step, lambda step: torch.compile(step, backend="deplodock")):
+        parameters = [nn.Parameter(weight.clone()) for weight in weights]
+        for parameter, grad in zip(parameters, grads, strict=True):
+            parameter.grad = grad.clone()
+        wrap(make(parameters, lr=0.01, **options).step)()
+        found.append([parameter.detach() for parameter in parameters])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=1e-6)
+    assert sum(runner.compiled for runner in runners)
+    assert not [runner.reasons for runner in runners if runner.reasons]

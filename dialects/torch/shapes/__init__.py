@@ -18,16 +18,16 @@ Rule = Callable[[AtenCall], Sequence[Shape]]
 _FAMILIES: dict[Rule, str] = {
     values.broadcast: """
         add.Tensor sub.Tensor rsub.Scalar mul.Tensor div.Tensor div.Tensor_mode floor_divide remainder.Tensor
-        remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar maximum minimum fmax fmin clamp clamp.Tensor
-        clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor hardtanh pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar
-        square neg abs sign relu floor ceil trunc round exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan
-        sinh cosh asinh acosh atanh atan2 copysign.Tensor erf sqrt rsqrt reciprocal tanh sigmoid silu mish gelu softplus
-        leaky_relu eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar
-        ge.Tensor ge.Scalar isnan isinf signbit logical_not logical_and logical_or logical_xor bitwise_not
-        bitwise_and.Tensor bitwise_and.Scalar bitwise_or.Tensor bitwise_or.Scalar bitwise_xor.Tensor bitwise_xor.Scalar
-        bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor
-        bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
-        where.self where.ScalarOther where.ScalarSelf where.Scalar""",
+        remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar prims.fma maximum minimum fmax fmin clamp
+        clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor hardtanh pow.Tensor_Scalar
+        pow.Tensor_Tensor pow.Scalar square neg abs sign relu floor ceil trunc round exp exp2 expm1 log log1p log2
+        log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 copysign.Tensor erf sqrt rsqrt reciprocal
+        tanh sigmoid silu mish gelu softplus leaky_relu eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar
+        le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar isnan isinf signbit logical_not logical_and
+        logical_or logical_xor bitwise_not bitwise_and.Tensor bitwise_and.Scalar bitwise_or.Tensor bitwise_or.Scalar
+        bitwise_xor.Tensor bitwise_xor.Scalar bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
+        bitwise_left_shift.Scalar_Tensor bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor
+        bitwise_right_shift.Tensor_Scalar where.self where.ScalarOther where.ScalarSelf where.Scalar""",
     values.first: """
         softmax.int log_softmax.int cumsum cumprod cummax cummin logcumsumexp clone detach alias _to_copy
         fill.Scalar""",

@@ -141,3 +141,15 @@ func.func @casts(%x: tensor<4xf32>, %i: tensor<4xi64>, %b: tensor<4xi1>) -> (ten
   %3 = torch.aten._to_copy %x {dtype = i1} : tensor<4xf32> -> tensor<4xi1>
   func.return %0, %1, %2, %3 : tensor<4xf32>, tensor<4xf64>, tensor<4xf32>, tensor<4xi1>
 }
+
+// -----
+
+// A fused multiply-add rounds once; one factor may be a number.
+// CHECK-LABEL: func.func @fma
+// CHECK:         tensor_ext.elementwise {math.fma} %a, %{{.*}}, %c : tensor<4xf32>
+// CHECK:         tensor_ext.elementwise {math.fma} %{{.*}}, %{{.*}}, %a : tensor<4xf32>
+func.func @fma(%a: tensor<4xf32>, %b: tensor<f32>, %c: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = torch.prims.fma %a, %b, %c : tensor<4xf32>, tensor<f32>, tensor<4xf32> -> tensor<4xf32>
+  %1 = torch.prims.fma %0, %a {b = 2.0} : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32>
+  func.return %1 : tensor<4xf32>
+}

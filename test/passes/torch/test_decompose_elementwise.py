@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,12 @@ NAN, INF = float("nan"), float("inf")
 
 def randn(*shape: int) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def fma(*args: Any) -> Any:
+    """PyTorch registers the operation where its own compiler is imported."""
+    importlib.import_module("torch._inductor.inductor_prims")
+    return torch.ops.prims.fma.default(*args)
 
 
 def pairs(values: list[float]) -> tuple[Any, Any]:
@@ -54,6 +61,7 @@ CASES: dict[str, Case] = {
         ),
         (tails,),
     ),
+    "prims.fma": (lambda x, y: (fma(x, y, y), fma(x, 0.3, -x), fma(x.bfloat16(), y.bfloat16(), x.bfloat16())), (x, y)),
     "leaky_relu": (lambda s: (F.leaky_relu(s), F.leaky_relu(s, 0.5)), (s,)),
     "pow.Tensor_Tensor": (lambda p, q: p**q, (p, q)),
     "pow.Scalar": (lambda s: (2.0**s, 1.0**s, 0**s, (-3.0) ** s), (s,)),
