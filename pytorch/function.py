@@ -24,7 +24,7 @@ from deplodock.frontend.program import CapturedProgram
 from deplodock.frontend.symbolic import SymbolicProgram
 from deplodock.pytorch.compiled import CompiledProgram, compiled_program, lower_ahead, place_on
 from deplodock.pytorch.options import BackendOptions, check_max_shapes, check_tuned
-from deplodock.pytorch.reads import Facts, Reads, modes
+from deplodock.pytorch.reads import ReadFacts, Reads, modes
 from deplodock.pytorch.shapes import MANY_SHAPES, MAX_SHAPES, Shapes
 from deplodock.pytorch.signature import shown, sorted_call
 from deplodock.pytorch.traced import is_traced, opaque, refuse_transforms, unpicklable
@@ -222,7 +222,7 @@ class CompiledFunction:
         self._reads = Reads(function)
         self._with_offsets = False
         self._last: list[str] = []
-        self._last_facts: Facts | None = None
+        self._last_facts: ReadFacts | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program for these arguments. In what is traced it is the function itself, whatever traces.
@@ -319,7 +319,7 @@ class CompiledFunction:
         leaves, form = pytree.tree_flatten(sorted_call(call))
         return form, tuple(map(self._kind, leaves)), *self._read(), self._options.precision_now
 
-    def _read(self) -> tuple[Hashable, Facts]:
+    def _read(self) -> tuple[Hashable, ReadFacts]:
         """What decides what a call gives beside its arguments."""
         return modes(), self._reads.facts()
 

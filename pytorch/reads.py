@@ -69,7 +69,7 @@ class Reads:
         self._function = function
         self._last: _Snapshot | None = None
 
-    def facts(self) -> Facts:
+    def facts(self) -> ReadFacts:
         """What is read, as it is now. Equal if nothing of it differs."""
         last = self._last
         if last is None or not last.holds():
@@ -78,14 +78,14 @@ class Reads:
         return last.facts
 
 
-class Facts:
+class ReadFacts:
     """What was read: pairs of where it was found and what it was."""
 
     def __init__(self, pairs: Iterable[tuple[str, Hashable]]) -> None:
         self._pairs = tuple(pairs)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Facts) and self._pairs == other._pairs)
+        return self is other or (isinstance(other, ReadFacts) and self._pairs == other._pairs)
 
     def __hash__(self) -> int:
         return self._hash
@@ -94,7 +94,7 @@ class Facts:
     def _hash(self) -> int:
         return hash(self._pairs)
 
-    def change_from(self, other: Facts) -> str:
+    def change_from(self, other: ReadFacts) -> str:
         """The first thing that is other than before, in words; empty if nothing is."""
         pairs = zip(self._pairs, other._pairs, strict=False)
         found = next(((new, old) for new, old in pairs if new != old), None)
@@ -139,7 +139,7 @@ class _Snapshot:
     """What a look found, and how to tell quickly that it would find the same."""
 
     def __init__(self, look: _Look) -> None:
-        self.facts = Facts(look.pairs)
+        self.facts = ReadFacts(look.pairs)
         self._reads, self._found = look.reads, look.found
         self._sized, self._sizes = look.sized, [*map(len, look.sized)]
         self._state, self._dtypes = look.state, [*map(_DTYPE, look.state)]

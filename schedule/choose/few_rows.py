@@ -158,8 +158,9 @@ def _boxes(found: Contraction, row: Engine, target: TargetAttr) -> _Boxes | None
     is_one = len(found.products) == 1 and not found.batch and len(found.m) == len(found.n) == 1
     if not (is_one and m > DIRECT_ROWS and m % COLUMNS.step == 0 and n >= ROWS and takes_boxes(found)):
         return None
-    reads, sizes = [read for factor in found.operands if (read := read_of(factor))], {found.m[0]: m, found.n[0]: ROWS}
-    if not all(lies_in_boxes(read, sizes) for read in reads):
+    sides = ((found.m[0], m), (found.n[0], ROWS))
+    reads = [read for factor in found.operands if (read := read_of(factor))]
+    if not all(lies_in_boxes(read, *side) for read in reads for side in sides):
         return None
     chunk = LINE_BYTES // row.size
     steps = -(-k // chunk)

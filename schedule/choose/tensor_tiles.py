@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from xdsl.dialects.builtin import f32
@@ -38,7 +38,7 @@ from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.sizes import WARPS
-from deplodock.schedule.choose.tensor_slabs import lies_in_boxes, slab_rows
+from deplodock.schedule.choose.tensor_slabs import TileSlabs
 from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE, boxes_take
 
 CHUNKS = (128, 64, 32)
@@ -225,11 +225,11 @@ def tensor_grids(problem: TensorProblem, has_warpgroups: bool) -> list[TensorGri
 
 def grids_of(problem: TensorProblem, tiles: Sequence[tuple[str, TensorTile]]) -> list[TensorGrid]:
     """The grids of these tiles, each of an engine."""
+    ways = [(parts, over) for parts in problem.parts() for over in problem.ways(parts)]
     return [
         grid
         for engine, wide in tiles
-        for parts in problem.parts()
-        for over in problem.ways(parts)
+        for parts, over in ways
         for tile in problem.narrowed(engine, wide, parts, over)
         if not (problem.is_masked and (MASK_STEP % tile.m or MASK_STEP % tile.n)) and problem.takes(engine, tile)
         if (grid := problem.grid(engine, tile, parts, over)) is not None
@@ -300,6 +300,7 @@ class TensorProblem:
     """Whether a mask leaves out outputs, whole tiles of `MASK_STEP` rows and columns."""
     is_early: bool = False
     """Whether launches start early: then parts are added by one of their own."""
+    slabs: TileSlabs = field(default_factory=TileSlabs, compare=False)
 
     @staticmethod
     def of(found: Contraction, row: Engine, sides: tuple[int, int], chunk: int, target: TargetAttr) -> TensorProblem:
@@ -341,8 +342,8 @@ class TensorProblem:
         """
         if engine == WARPS:
             return self._threads(engine, tile) <= self.target.fact("threads_per_block")
-        read = [load for load, is_left in self.reads if self.right is None or is_left == (self.right == "m")]
-        return all(lies_in_boxes(load, self._sizes(tile)) for load in read)
+        read = [read for read in self.reads if self.right is None or read[1] == (self.right == "m")]
+        return all(self.slabs.in_boxes(load, *self._side(tile, is_left)) for load, is_left in read)
 
     def _threads(self, engine: str, tile: TensorTile) -> int:
         """The threads of a CTA: warps share a tile in equal parts of whole instructions."""
@@ -353,9 +354,9 @@ class TensorProblem:
         shares = [warp_share(*each) or 1 for each in zip(sides, tile.part, atoms, strict=True)]
         return WARP * prod(sides) // prod(shares)
 
-    def _sizes(self, tile: TensorTile) -> dict[SSAValue, int]:
-        """What a tile takes of the axes of the output."""
-        return {self.found.m[-1]: tile.m, self.found.n[-1]: tile.n}
+    def _side(self, tile: TensorTile, is_left: bool) -> tuple[SSAValue, int]:
+        """The axis of the output that a factor varies along, and what a tile takes of it."""
+        return (self.found.m[-1], tile.m) if is_left else (self.found.n[-1], tile.n)
 
     def parts(self) -> Iterator[int]:
         """The numbers of parts that may be chosen, all of which run at once, in as many whole chunks of k."""
@@ -475,4 +476,5 @@ class TensorProblem:
 
     def _slab_rows(self, tile: TensorTile) -> int:
         """The rows of all slabs of a step: those of the tile for each buffer that is read along m, or n."""
-        return sum({load.source: slab_rows(load, self._sizes(tile)) for load, _ in self.reads}.values())
+        rows = {load.source: self.slabs.rows(load, *self._side(tile, is_left)) for load, is_left in self.reads}
+        return sum(rows.values())

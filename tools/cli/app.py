@@ -269,11 +269,7 @@ def bench_command(
     It has a row for each program. The results, JSON lines and Markdown, are written after each row. The exit code is 1
     if a row is wrong, below the floor of its time, or not measured.
     """
-    if precision is not None:
-        check_precision(precision)
-    rows = bench_rows.read_rows() if suite is None else read_suite(suite, precision or PRECISIONS[0])
-    listed = None if names is None else bench_rows.read_names(names, rows)
-    rows = bench_rows.chosen(rows, name or [], model or [], s or [], listed, precision)
+    rows = _rows(suite, name or [], names, model or [], s or [], precision)
     if listing:
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return
@@ -293,6 +289,17 @@ def bench_command(
         passed = compile_table(rows, target, tuned) if compile_only else measure_table(rows, target, output, options)
     if not passed:
         raise typer.Exit(1)
+
+
+def _rows(
+    suite: Path | None, name: list[str], names: Path | None, model: list[str], s: list[int], precision: str | None
+) -> list[bench_rows.Row]:
+    """The rows of the table or of a suite that options choose. Raises as those that read them."""
+    if precision is not None:
+        check_precision(precision)
+    rows = bench_rows.read_rows() if suite is None else read_suite(suite, precision or PRECISIONS[0])
+    listed = None if names is None else bench_rows.read_names(names, rows)
+    return bench_rows.chosen(rows, name, model, s, listed, precision)
 
 
 def _refuse_options_of_bench(
