@@ -10,11 +10,14 @@ from torch.nn import functional as F
 from xdsl.dialects.builtin import ModuleOp
 
 import deplodock
+from deplodock.analysis.machine.targets import target
 from deplodock.dialects.float_literals import FloatLiteralsParser
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.passes.driver import Level, new_context
 from deplodock.pytorch.function import CompiledFunction
 from deplodock.runtime import lowering, net, workers
-from deplodock.runtime.lowering import lower_once
+from deplodock.runtime.falls import DEBUG, FallKind, falls_of
+from deplodock.runtime.lowering import lower_by_loops, lower_once
 from deplodock.runtime.workers import Request, Workers, lower_all
 
 CONTEXT = new_context()
@@ -67,6 +70,20 @@ def test_what_workers_lower_is_found_here(cache: Path, here: list[ModuleOp]) -> 
     assert not lower_once(module, CONTEXT, Level.LOOP, target="sm_80")
     assert not lower_once(module, CONTEXT, Level.KERNEL)
     assert here == []
+
+
+def test_what_falls_in_a_worker_is_told_here(
+    cache: Path, here: list[ModuleOp], one: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(DEBUG)
+    full = target("h200")
+    card = TargetAttr(full.arch.data, {name: full.fact(name) for name in full.facts.data} | {"threads_per_block": 32})
+    assert one.answers([Request.of(relu(2000), card, None, compiles=False)]) == [""]
+    module = relu(2000)
+    lower_by_loops(module, CONTEXT, target=card)
+    assert here == []
+    assert [fall.kind for fall in falls_of(module)] == [FallKind.SIMPLER]
+    assert "takes the simpler schedule" in caplog.text
 
 
 def test_one_program_small_ones_and_those_that_are_not_kept_are_left(

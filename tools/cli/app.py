@@ -274,8 +274,7 @@ def bench_command(
         print("\n".join(f"{row.name}: {row.text}" for row in rows))
         return
     _refuse_options_of_bench(rows, suite, replacement, tuned, autotune=autotune)
-    require("torch")
-    raise_in_this_process()
+    _begin_suite()
     if suite is not None:
         from deplodock.tools.cli.suite import SuiteOptions, compile_suite, measure_suite
 
@@ -424,9 +423,15 @@ def fuzz_command(
         from deplodock.tools.cli.fuzz import run
 
     count = 100 if count is None and seconds is None else count
-    raise_in_this_process()
+    _begin_suite()
     if not run(seed, count, seconds, compile_every, host_every, most_failures):
         raise typer.Exit(1)
+
+
+def _begin_suite() -> None:
+    """What our own suites need is there, and a fall is an error."""
+    require("torch")
+    raise_in_this_process()
 
 
 def _session(context: typer.Context, options: Options) -> Session:
