@@ -276,7 +276,9 @@ def _refused_calls(part: fx.GraphModule, device: torch.device, options: BackendO
     for node in _calls(part):
         if (key := call_key(node)) not in reasons:
             try:
-                lower_on(_lowered(_alone(node)).module, device, options)
+                module = _lowered(_alone(node)).module
+                set_precision(module, options.precision_now)
+                lower_on(module, device, options)
                 reasons[key] = ""
             except RefusedError as error:
                 reasons[key] = next(iter(error.refusals.values()))
