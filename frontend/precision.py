@@ -16,6 +16,9 @@ _PLACES: Sequence[Any] = (
 )
 """Where PyTorch keeps a setting for each kind of operation, which the two older settings of all of them change."""
 
+_REDUCED = tuple(f"allow_{name}_reduced_precision_reduction" for name in ("fp16", "bf16"))
+"""The settings of whether a GPU may round sums of parts of k to the type of their factors."""
+
 
 def matmul_precision() -> str:
     """What torch.get_float32_matmul_precision() gives.
@@ -54,3 +57,21 @@ def pytorch_beside(precision: str) -> AbstractContextManager[None]:
     It has no other products of `high`'s error than strict ones.
     """
     return pytorch_at("high" if precision == "medium" else "highest")
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """While it lasts, products and convolutions of FP32 are strict, and those of half precision sum in FP32 alone.
+
+    A GPU may otherwise round sums of parts of k to half precision.
+    """
+    matmul = _BACKENDS.cuda.matmul
+    held = {name: getattr(matmul, name) for name in _REDUCED}
+    for name in _REDUCED:
+        setattr(matmul, name, False)
+    try:
+        with pytorch_at("highest"):
+            yield
+    finally:
+        for name, value in held.items():
+            setattr(matmul, name, value)

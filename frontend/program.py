@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.analysis.shape.roundings import FP32_ULP, FP64_ULP, Roundings
 from deplodock.dialects.torch.aten import PRODUCTS
 from deplodock.frontend.importer import is_whole, memory_of
-from deplodock.frontend.precision import pytorch_at
+from deplodock.frontend.precision import strict
 from deplodock.frontend.retrace import call_key
 
 RMS_NORM = torch.ops.aten.rms_norm.default
@@ -139,9 +139,9 @@ class CapturedProgram(CapturedGraph):
     def eager(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The outputs that PyTorch computes, operation by operation, on arguments of `@main` (default: `inputs`).
 
-        Products of FP32 are strict, whatever precision the program asks for.
+        Products of FP32 are strict, whatever precision the program asks for, and sums of half precision are FP32.
         """
-        with pytorch_at("highest"):
+        with strict():
             return self._run(fx.Interpreter, self.inputs if inputs is None else inputs)
 
     def reference(self, inputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:

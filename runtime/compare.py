@@ -92,10 +92,12 @@ def compare(
             return _wrong(_difference(got, expected[0], int(position)))
         finite = np.isfinite(got) & np.isfinite(reference) & counts.reshape(got.shape)
         bar = rounded.bar(epsilon(got.dtype))
-        verdict = _within(got, reference, eager, bar, None, finite)
-        if verdict.passed or sensitivity is None:
-            return verdict
-        return _within(got, reference, eager, bar, sensitivity(), finite)
+        verdict = _within(got, reference, None, bar, None, finite)
+        if not verdict.passed and eager is not None:
+            verdict = _within(got, reference, eager, bar, None, finite)
+        if not verdict.passed and sensitivity is not None:
+            verdict = _within(got, reference, eager, bar, sensitivity(), finite)
+        return verdict
 
 
 def equal(got: Array, wanted: Array, where: Array | None = None) -> Verdict:

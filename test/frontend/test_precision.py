@@ -146,18 +146,21 @@ def test_no_pass_loses_it(program: Callable[..., Any], shape: tuple[int, ...], s
 
 
 def test_eager_is_strict(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: list[tuple[str, bool]] = []
+    settings: list[tuple[str, bool, bool]] = []
+    products = torch.backends.cuda.matmul
     stock = fx.Interpreter.run
 
     def noted(self: fx.Interpreter, *args: Any) -> Any:
-        settings.append((matmul_precision(), torch.backends.cudnn.allow_tf32))
+        reduces = products.allow_bf16_reduced_precision_reduction
+        settings.append((matmul_precision(), torch.backends.cudnn.allow_tf32, reduces))
         return stock(self, *args)
 
     monkeypatch.setattr(fx.Interpreter, "run", noted)
     with pytorch_at("medium"):
         export(lambda x: x @ x, (X,)).eager()
         assert matmul_precision() == "medium"
-    assert settings[-1] == ("highest", False)
+    assert settings[-1] == ("highest", False, False)
+    assert products.allow_bf16_reduced_precision_reduction
 
 
 def test_kernels_of_two_precisions_differ() -> None:
