@@ -24,6 +24,7 @@ _TENSORS = {torch.Tensor, torch.nn.Parameter}
 _FLAT = _TENSORS | {bool, int, float, str, type(None)}
 """Types of arguments that are no nest, and whose text is short."""
 
+_IS_NESTED = attrgetter("is_nested")
 _SHAPE, _KIND = attrgetter("shape"), attrgetter("dtype", "layout")
 
 Value: TypeAlias = tuple[str, str]
@@ -107,7 +108,7 @@ class CallSignature:
 
     def check(self, inputs: Sequence[torch.Tensor]) -> None:
         """Raise InvalidInputError where an input is not what the program was compiled for."""
-        is_nested = any(value.is_nested for value in inputs[: len(inputs) - len(self.paths)])
+        is_nested = any(map(_IS_NESTED, inputs[: len(inputs) - len(self.paths)]))
         if is_nested or [*map(_KIND, inputs)] != self._kinds or [*map(_SHAPE, inputs)] != self._shapes:
             self._refuse(inputs)
         if self.asks_layout:

@@ -23,8 +23,9 @@ def is_traced() -> bool:
     """Whether what runs is traced: by deplodock itself, torch.compile, torch.export, make_fx or torch.jit."""
     if torch.compiler.is_compiling() or is_capturing() or torch._C._is_tracing():
         return True
-    modes = (_KEYS.PROXY, _KEYS.FAKE) if torch._C._len_torch_dispatch_stack() else ()
-    return any(torch._C._get_dispatch_mode(mode) is not None for mode in modes)
+    if not torch._C._len_torch_dispatch_stack():
+        return False
+    return any(torch._C._get_dispatch_mode(mode) is not None for mode in (_KEYS.PROXY, _KEYS.FAKE))
 
 
 def refuse_transforms() -> None:

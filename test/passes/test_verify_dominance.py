@@ -53,7 +53,10 @@ def test_nested_uses_of_earlier_values_are_fine(module: ModuleOp) -> None:
 def test_a_value_of_an_inner_block_does_not_reach_outside(module: ModuleOp) -> None:
     store, add = first(module, loop.StoreOp), first(module, AddfOp)
     store.operands[0] = add.results[0]
-    with pytest.raises(PassFailedException, match=r"loop\.store: %w is not defined before this use; move arith\.addf"):
+    with pytest.raises(
+        PassFailedException,
+        match=r"loop\.store: %w is not defined before this use; move arith\.addf, which defines it, before it",
+    ):
         check(module)
 
 
