@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import MemRefType, f32
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
+from deplodock.dialects.loop import PartOp
 from deplodock.runtime.scratch import ALIGNMENT, plan
 
 WORDS = ALIGNMENT // 4
@@ -50,6 +52,29 @@ def test_a_chain_needs_the_memory_of_two_neighbours() -> None:
     scratch = plan(host.function(out))
     assert scratch.size == 5 * ALIGNMENT
     assert scratch.offsets == {a: 3 * ALIGNMENT, b: 0, c: 3 * ALIGNMENT}
+
+
+def test_a_gap_before_what_lives_on_is_used() -> None:
+    host = Host()
+    large, long, small = (host.alloc(units) for units in (4, 3, 2))
+    host.call(large, long)
+    host.call(large)
+    host.call(small, long)
+    scratch = plan(host.function())
+    assert scratch.offsets == {large: 0, long: 4 * ALIGNMENT, small: 0}
+    assert scratch.size == 7 * ALIGNMENT
+
+
+def test_a_buffer_lives_while_a_part_of_it_is_used() -> None:
+    host = Host()
+    rows = memref.AllocOp([], [], MemRefType(f32, [2, WORDS]))
+    part = PartOp(rows.memref, AffineMap(0, 0, (AffineExpr.constant(1),)), [], MemRefType(f32, [WORDS]))
+    host.block.add_ops([rows, part])
+    host.call(rows.memref)
+    other = host.alloc(2)
+    host.call(other)
+    host.block.add_op(func.CallOp("k", [part.result, other], []))
+    assert sorted(plan(host.function()).offsets.values()) == [0, 2 * ALIGNMENT]
 
 
 def test_what_is_returned_is_not_scratch() -> None:
