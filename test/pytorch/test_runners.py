@@ -151,3 +151,14 @@ def test_tensors_that_may_share_memory_count_as_sharing() -> None:
         np.shares_memory(*(view.numpy() for view in views), max_work=runners._WORK)
     assert runners.overlaps_of(views) == {(0, 1, 2000)}
     assert runners.overlaps_of([memory[0:10:2], memory[1:10:2]]) == set()
+
+
+def test_tensors_lie_apart_where_each_ends_before_the_next_starts() -> None:
+    memory = torch.empty(10)
+    for views, apart in (
+        ([memory[5:], memory[:5]], True),
+        ([memory[4:], memory[:5]], False),
+        ([memory[:1], memory[:1]], False),
+        ([memory[::2], torch.empty(3)], False),
+    ):
+        assert runners.lie_apart(views, [view.numel() * 4 for view in views]) is apart

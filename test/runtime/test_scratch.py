@@ -65,6 +65,14 @@ def test_a_gap_before_what_lives_on_is_used() -> None:
     assert scratch.size == 7 * ALIGNMENT
 
 
+def test_what_lies_behind_a_short_buffer_lies_behind_a_long_one_too() -> None:
+    host = Host()
+    large, small, third = (host.alloc(units) for units in (5, 2, 1))
+    host.call(large, third)
+    host.call(small, third)
+    assert plan(host.function()).offsets == {large: 0, small: 0, third: 5 * ALIGNMENT}
+
+
 def test_a_buffer_lives_while_a_part_of_it_is_used() -> None:
     host = Host()
     rows = memref.AllocOp([], [], MemRefType(f32, [2, WORDS]))
