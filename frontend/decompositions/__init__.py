@@ -19,6 +19,7 @@ from deplodock.frontend.decompositions.experts import experts
 from deplodock.frontend.decompositions.gradients import GRADIENTS
 from deplodock.frontend.decompositions.indexing import INDEXING
 from deplodock.frontend.decompositions.interpolation import INTERPOLATION
+from deplodock.frontend.decompositions.lists import LISTS
 from deplodock.frontend.decompositions.losses import LOSSES
 from deplodock.frontend.decompositions.ordering import ORDERING
 from deplodock.frontend.decompositions.polynomials import POLYNOMIALS
@@ -38,8 +39,8 @@ _FURTHER = (
     *(ATEN._batch_norm_with_update_functional.default, ATEN._batch_norm_no_update.default),
 )
 _OWN: Decompositions = {
-    **{**ARITHMETIC, **BAGS, **BESSEL, **DERIVED, **GRADIENTS, **INDEXING, **INTERPOLATION, **LOSSES, **ORDERING},
-    **{**POLYNOMIALS, **PRODUCTS, **SAMPLING, **SCATTERING, **SPECIAL, **VIEWS},
+    **{**ARITHMETIC, **BAGS, **BESSEL, **DERIVED, **GRADIENTS, **INDEXING, **INTERPOLATION, **LISTS, **LOSSES},
+    **{**ORDERING, **POLYNOMIALS, **PRODUCTS, **SAMPLING, **SCATTERING, **SPECIAL, **VIEWS},
 }
 _CHECKED = frozenset(
     str(overload)

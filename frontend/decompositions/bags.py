@@ -1,7 +1,8 @@
-"""Decompositions of embedding_bag, which combines rows of a table, and of its gradients."""
+"""Decompositions of what combines rows by bags or segments: embedding_bag with its gradients, segment_reduce."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -79,8 +80,8 @@ def _facts(
     is_fast = weight.dtype in (torch.float32, torch.float16) and weight.stride(1) == 1 and padding_idx < 0
     if mode == _SUM and is_fast and not is_scaled_apart:
         bag = bag.new_zeros(0)
-    sizes = longer if mode == _SUM and not learns else size
-    where = largest if mode == _MAX else torch.zeros_like(sizes)
+    sizes = size if learns else longer
+    where = largest if mode == _MAX else torch.zeros_like(size)
     return bag.to(offsets.dtype), sizes.to(offsets.dtype), where.to(offsets.dtype)
 
 
@@ -153,7 +154,50 @@ def _renormalized(x: Tensor, indices: Tensor, max_norm: float, norm_type: float)
     return torch.where(is_longer, rows * (max_norm / (norm + 1e-7)), rows).to(x.dtype)
 
 
+def _segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> Any:
+    """Each segment of the first dimension as one element: its sum, mean, product, or largest or smallest element.
+
+    A segment of none is `initial`, by default NaN as a mean, else what changes no other element.
+    """
+    given = offsets if offsets is not None else lengths
+    if axis or indices is not None or given is None or given.dim() != 1:
+        return NotImplemented
+    ends = given[1:] if offsets is not None else given.cumsum(0)
+    starts = given[:-1] if offsets is not None else ends - given
+    place = positions(data.shape[0], data)
+    hits = torch.logical_and(place >= starts[:, None], place < ends[:, None])
+    counts = hits.sum(1).reshape(-1, *[1] * (data.dim() - 1))
+    hits = hits.reshape(*hits.shape, *[1] * (data.dim() - 1))
+    values = wide(data)
+    neutral = {"max": -math.inf, "min": math.inf, "prod": 1}.get(reduce, 0)
+    taken = torch.where(hits, values, neutral).to(values.dtype)
+    start = neutral if initial is None else initial
+    match reduce:
+        case "max":
+            found = taken.amax(1).clamp(min=start)
+        case "min":
+            found = taken.amin(1).clamp(max=start)
+        case "prod":
+            found = taken.prod(1) * start
+        case _:
+            found = taken.sum(1) + start
+    if reduce == "mean":
+        found = torch.where(counts > 0, found / counts.clamp(min=1), math.nan if initial is None else initial)
+    return found.to(data.dtype)
+
+
 BAGS: Decompositions = {
+    ATEN.segment_reduce.default: _segment_reduce,
     ATEN._embedding_bag.default: _embedding_bag,
     ATEN._embedding_bag_forward_only.default: _forward_only,
     ATEN._embedding_bag_backward.default: _backward,

@@ -15,10 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from deplodock.frontend.decompositions.bags import BAGS
 from deplodock.frontend.decompositions.gradients import GRADIENTS
 from deplodock.frontend.decompositions.interpolation import INTERPOLATION
+from deplodock.frontend.decompositions.lists import LISTS
 from deplodock.frontend.decompositions.sampling import SAMPLING
 
 Tensor = torch.Tensor
-TABLE = {**BAGS, **GRADIENTS, **INTERPOLATION, **SAMPLING}
+TABLE = {**BAGS, **GRADIENTS, **INTERPOLATION, **LISTS, **SAMPLING}
 
 
 class Recorded(TorchDispatchMode):
@@ -171,9 +172,11 @@ def test_all_results_of_embedding_bags_have_pytorchs_shapes(device: str, mode: i
     for overload in (torch.ops.aten._embedding_bag.default, torch.ops.aten._embedding_bag_forward_only.default):
         for last in (False, True):
             form = False, mode, False, None, last, padding
-            expected = overload(*(value.to(device) for value in given), *form)
-            got = TABLE[overload](*(value.to(device) for value in given), *form)
-            shapes = [(value.shape, value.dtype) for value in expected]
+            places = [value.to(device) for value in given]
+            with FakeTensorMode() as fakes:
+                tensors = [fakes.from_tensor(value) for value in places]
+                shapes = [(value.shape, value.dtype) for value in overload(*tensors, *form)]
+                got = TABLE[overload](*tensors, *form)
             assert [(value.shape, value.dtype) for value in got] == shapes
 
 
@@ -183,3 +186,33 @@ def test_rows_are_renormalized() -> None:
         given = table, torch.tensor([1, 2, 2]), 0.5, p
         overload = torch.ops.aten.embedding_renorm.default
         torch.testing.assert_close(TABLE[overload](*given), overload(*given), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "prod", "max", "min"])
+@pytest.mark.parametrize("initial", [None, 1.5])
+def test_segments(reduce: str, initial: float | None) -> None:
+    overload = torch.ops.aten.segment_reduce.default
+    for data in (numbers(5, 3).detach(), numbers(5).detach()):
+        for form in ({"lengths": torch.tensor([2, 0, 3])}, {"offsets": torch.tensor([0, 2, 2, 5])}):
+            got = TABLE[overload](data, reduce, **form, initial=initial)
+            expected = overload(data, reduce, **form, initial=initial)
+            torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+def test_calls_on_lists() -> None:
+    x, y = [numbers(4, 3).detach().abs(), numbers(5).detach().abs()], [numbers(4, 3).detach(), numbers(5).detach()]
+    calls = (
+        *((name, (x, y)) for name in ("add", "sub", "mul", "div", "maximum", "minimum", "pow")),
+        *((name, (x, 0.5)) for name in ("add", "mul", "div", "clamp_min", "clamp_max", "pow")),
+        *((name, (x, [0.5, 2.0])) for name in ("add", "mul", "div")),
+        *((name, (x, x, y)) for name in ("addcmul", "addcdiv", "lerp")),
+        *((name, (x, y, x, [0.5, 2.0])) for name in ("addcmul", "addcdiv")),
+        *((name, (x, y, x, torch.tensor([0.5, 2.0]))) for name in ("addcmul", "addcdiv")),
+        *((name, (x,)) for name in ("sqrt", "rsqrt", "neg", "abs", "sign", "exp", "reciprocal", "norm", "max")),
+    )
+    for name, given in calls:
+        function = getattr(torch, f"_foreach_{name}")
+        with (mode := Recorded()):
+            got = function(*given)
+        assert mode.seen == {f"aten._foreach_{name}"}
+        torch.testing.assert_close(got, function(*given), rtol=1e-12, atol=1e-12)
