@@ -164,6 +164,14 @@ def test_embedding_bags_with_weights() -> None:
         assert "aten._embedding_bag_per_sample_weights_backward" in check(run, numbers(10, 4), numbers(8))
 
 
+def test_gradients_of_bags_may_be_divided_by_frequencies() -> None:
+    table = numbers(10, 4)
+    with Recorded():
+        F.embedding_bag(INDICES, table, OFFSETS, mode="sum", scale_grad_by_freq=True).sum().backward()
+    named = (INDICES[:, None] == torch.arange(10)).any(0)
+    torch.testing.assert_close(table.grad, named.double()[:, None].expand(10, 4))
+
+
 @pytest.mark.parametrize("padding", [-1, 2])
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
