@@ -101,8 +101,6 @@ REFUSED: dict[str, tuple[dict[str, Any], torch.dtype]] = {
         {"mode": "bicubic"},
         torch.uint8,
     ),
-    r"aten\._upsample_bilinear2d_aa\.vec is not supported": ({"mode": "bilinear", "antialias": True}, torch.float32),
-    r"aten\._upsample_bicubic2d_aa\.vec is not supported": ({"mode": "bicubic", "antialias": True}, torch.float32),
 }
 
 
