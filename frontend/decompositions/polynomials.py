@@ -68,7 +68,9 @@ def _of(kind: _Kind, *, is_shifted: bool) -> Callable[..., Tensor]:
     def compute(x: Tensor | float, n: Tensor | float) -> Tensor:
         dtype = torch.result_type(x, n)
         dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-        x, n = (side.double() if isinstance(side, Tensor) else _number(side, other) for side, other in ((x, n), (n, x)))
+        # A number stands beside a tensor.
+        device = next(side.device for side in (x, n) if isinstance(side, Tensor))
+        x, n = (_double(side, device) for side in (x, n))
         n = n.trunc()
         x = 2 * x - 1 if is_shifted else x
         return torch.where(n > 0, kind(x, n), torch.where(n == 0, 1, 0).double()).to(dtype)
@@ -76,9 +78,10 @@ def _of(kind: _Kind, *, is_shifted: bool) -> Callable[..., Tensor]:
     return compute
 
 
-def _number(value: Tensor | float, other: Tensor | float) -> Tensor:
-    assert isinstance(other, Tensor)
-    return torch.full((), value, dtype=torch.float64, device=other.device)
+def _double(value: Tensor | float, device: torch.device) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.double()
+    return torch.full((), value, dtype=torch.float64, device=device)
 
 
 POLYNOMIALS: Decompositions = {
