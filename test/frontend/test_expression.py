@@ -271,6 +271,6 @@ def test_nothing_else_on_stderr() -> None:
 
 def test_locations_of_operations() -> None:
     module = read_expression("torch.exp(torch.randn(3)) +\\\n  torch.tanh(torch.randn(3))").module
-    found: dict[str, Any] = {op.name: op.location for op in module.walk() if op.name.startswith("torch.")}
+    found: dict[str, Any] = {op.name: op.location.location for op in module.walk() if op.name.startswith("torch.")}
     positions = {name: (location.line.data, location.column.data) for name, location in found.items()}
     assert positions == {"torch.aten.exp": (1, 1), "torch.aten.tanh": (2, 3), "torch.aten.add.Tensor": (1, 1)}

@@ -81,7 +81,7 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
     )
     (copy / "passes/tile/reverse_blocks.py").write_text(RULE)
-    add(copy / "passes/pipeline.py", f'    "{RULES[-1].name}",\n', '    "reverse-blocks",\n')
+    add(copy / "passes/pipeline.py", f'"{RULES[-1].name}", ', '"reverse-blocks", ')
     section = (repository / "docs/extending.md").read_text().partition("### An operation of ATen\n")[2]
     schema, _, formula = section.partition("```python\n")[2].partition("```")[0].partition("\n")
     add(copy / "dialects/torch/aten.py", '    (TypeRule.SAME, FLOAT, "mish(Tensor self) -> Tensor"),\n', f"{schema}\n")
@@ -116,7 +116,7 @@ def run(site: Path, *command: str) -> str:
 
 def test_passes_are_shown_with_it(site: Path) -> None:
     shown = run(site, "-m", "deplodock.tools.opt", "--show-passes")
-    assert f"\nt:{len(RULES) + 1:03d} reverse-blocks: Reverse the first block axes.\n        count" in shown
+    assert f"\nt:{RULES[-1].number + 100:03d} reverse-blocks: Reverse the first block axes.\n        count" in shown
 
 
 def test_a_schedule_names_it(site: Path) -> None:
