@@ -235,7 +235,11 @@ def test_what_is_done_is_kept_where_the_command_ends_early(
     monkeypatch.setattr(tuner, "Lowerers", lambda spared: Lowerers(jobs=1))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     monkeypatch.setattr(tuner, "LEAST_AT_ONCE", 1)
-    result = CliRunner().invoke(app, ["tune", "--target", "h200", program, "--budget", "4"])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = CliRunner().invoke(app, ["tune", "--target", "h200", program, "--budget", "4"])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert result.exit_code == code
     assert re.search(r"deplodock: ended early, \d+ measured; wrote tuned.jsonl; --resume goes on", result.stderr)
     assert "Traceback" not in result.stderr
