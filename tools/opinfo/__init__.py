@@ -15,13 +15,10 @@ with which PyTorch it was made; with another version nothing more is demanded.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -31,6 +28,7 @@ from deplodock.runtime.falls import raise_in_this_process
 from deplodock.tools.opinfo import file as opinfo_file
 from deplodock.tools.opinfo.samples import FAILURES, SampleKind, SampleOutcome
 from deplodock.tools.opinfo.workers import SAMPLES, TYPES, Choice, database, run
+from deplodock.tools.quiet import quiet
 
 FILE = Path(__file__).parents[2] / "test" / "tools" / "opinfo" / "opinfo.txt"
 _ALL_TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -55,7 +53,7 @@ def main(arguments: Sequence[str], path: Path = FILE) -> int:
         return _refuse(f"the file was made with PyTorch {made_with or '(none)'}: update all of it for {version}")
     raise_in_this_process()
     report = _Findings(expected if made_with == version and not options.update else None)
-    with _quiet():
+    with quiet():
         for name, types in run(chosen, choice, options.jobs):
             report.add(name, types)
     if options.update:
@@ -65,20 +63,6 @@ def main(arguments: Sequence[str], path: Path = FILE) -> int:
         print(f"{path.name} was made with PyTorch {made_with or '(none)'}, this is {version}: only failures count")
     report.print(options.reasons)
     return report.exit_code
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No warnings, of Python and of our log, for the processes that run the operations."""
-    log = logging.getLogger("deplodock")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)
 
 
 class _Findings:

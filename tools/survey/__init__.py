@@ -17,16 +17,15 @@ with `train`, whether it is surveyed in training, and with the methods `build`, 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from deplodock.analysis.machine.targets import target
 from deplodock.errors import InvalidInputError
+from deplodock.tools.quiet import quiet
 from deplodock.tools.survey.capturing import TYPES, SurveyCase
 from deplodock.tools.survey.lowering import TargetResult
 from deplodock.tools.survey.models import read_models
@@ -48,10 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     except (InvalidInputError, OSError) as error:
         print(f"survey: {error}", file=sys.stderr)
         return 2
-    logging.getLogger("deplodock").setLevel(logging.ERROR)
     faults = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         for result in survey(cases, targets, options.limit, options.jobs):
             faults += _print(result, allowed)
     print(f"{len(cases)} cases on {len(targets)} targets: {faults} faults")
