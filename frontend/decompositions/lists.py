@@ -52,9 +52,9 @@ def _ternary(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _overloads(name: str) -> list[Any]:
-    """The overloads of an operation on lists that give new tensors."""
-    packet = getattr(ATEN, f"_foreach_{name}")
-    return [getattr(packet, own) for own in packet.overloads() if not own.endswith("out")]
+    """The overloads of an operation on lists that give new tensors; none where this PyTorch lacks the operation."""
+    packet = getattr(ATEN, f"_foreach_{name}", None)
+    return [getattr(packet, own) for own in packet.overloads() if not own.endswith("out")] if packet else []
 
 
 def _norm(x: Tensor, order: float = 2, dtype: torch.dtype | None = None) -> Tensor:
