@@ -161,6 +161,17 @@ def called(make: Callable[[], Tensors], program: Program, way: Calling, precisio
     return _trained(make, program, compiled) if way is Calling.TRAINED else _compiled(make, program, compiled)
 
 
+def fails_in_pytorch(make: Callable[[], Tensors], program: Program, way: Calling) -> bool:
+    """Whether torch.compile fails on a program with a backend of PyTorch's own that compiles nothing, too."""
+    torch._dynamo.reset()
+    compiled = torch.compile(program, backend="aot_eager", dynamic=False)
+    try:
+        _trained(make, program, compiled) if way is Calling.TRAINED else _given(make(), compiled, program)
+    except Exception:
+        return True
+    return False
+
+
 def _arguments(tensors: Tensors, program: Program) -> list[torch.Tensor]:
     return [tensors[name] for name in inspect.signature(program).parameters]
 

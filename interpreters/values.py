@@ -64,6 +64,11 @@ def epsilon(dtype: DType) -> float:
     return 2.0**-7 if dtype.kind == "V" else float(np.finfo(dtype).eps)
 
 
+def smallest(dtype: DType) -> float:
+    """The smallest positive number of a floating-point dtype, a subnormal one; bfloat16 has the exponents of FP32."""
+    return 2.0**-133 if dtype.kind == "V" else float(np.finfo(dtype).smallest_subnormal)
+
+
 def poison(dtype: DType) -> Array:
     """The value that stands for an unspecified one: NaN, or bytes 0x5a, so that a use of it shows in the results."""
     if is_float(dtype):

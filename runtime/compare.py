@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deplodock.analysis.shape.roundings import Roundings
-from deplodock.interpreters.values import Array, epsilon, is_float
+from deplodock.interpreters.values import Array, epsilon, is_float, smallest
 
 SPREAD = 8.0
 """How much larger than the mean error of its like a single element's may be."""
@@ -67,7 +67,8 @@ def compare(
     With b = `rounded.bar` of the output's type and s = `sensitivity`, the output is right if ||got - reference|| is at
     most b * ||reference||, or 4 times that of eager, or ||s||; and if each element is within 8 times what that bar says
     of its like: b times what it weighs, 4 times the mean error of eager there, or its own s. An element weighs its
-    size, or the mean size of those in its row, its column, and so on, if that is larger. NaN and infinities must be
+    size, or the mean size of those in its row, its column, and so on, if that is larger. The smallest number of the
+    output's type, a subnormal one, is always allowed. NaN and infinities must be
     where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and booleans
     must be equal.
 
@@ -137,7 +138,9 @@ def _within(
     if sensitivity is not None:
         moved = np.where(finite, sensitivity, 0.0)
         allowed, each = max(allowed, _norm(moved)), np.maximum(each, moved)
-    each = SPREAD * each
+    # A rounding of a subnormal number makes an error of up to half the distance between those, whatever the number is.
+    step = smallest(got.dtype)
+    allowed, each = max(allowed, step * math.sqrt(np.count_nonzero(finite))), np.maximum(SPREAD * each, step)
     beyond = _ratios(differences, each)
     position = int(beyond.argmax()) if beyond.size else 0
     passed = distance <= allowed and bool((differences <= each).all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import MemRefType
@@ -24,7 +25,8 @@ from deplodock.dialects.kernel import FuncOp, TensorMapType
 from deplodock.dialects.kernel.order import MakeBarriers, order_of
 from deplodock.dialects.kernel.tma import box_alignment
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.tile import LaunchOp, Memory, memory_of
+from deplodock.dialects.loop.folds import AxisFold
+from deplodock.dialects.tile import Binding, LaunchOp, Memory, memory_of
 
 
 @dataclass(frozen=True)
@@ -139,4 +141,13 @@ def shared_budget(launch: LaunchOp) -> int:
     """
     target = target_at(launch)
     share = target.fact("shared_per_sm") // launch.ctas_per_sm // SHARED_UNIT * SHARED_UNIT
-    return min(target.fact("shared_per_block"), share - RESERVED)
+    return min(target.fact("shared_per_block") - _most_of_folds(launch), share - RESERVED)
+
+
+def _most_of_folds(launch: LaunchOp) -> int:
+    """The most bytes in which the threads of a CTA leave values for each other: one of each for each fold over them."""
+    extents = {axis: launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD)}
+    threads = {axis for axis, extent in extents.items() if extent > 1}
+    folds = [op for op in launch.body.walk() if isinstance(op, AxisFold) and not threads.isdisjoint(op.axes)]
+    values = [result.type for op in folds for result in op.results]
+    return math.prod(extents.values()) * sum(map(element_bytes, values))

@@ -54,6 +54,32 @@ def test_gradients_are_a_program() -> None:
         check(Case("x0 = torch.arange(4); x0 + 1", 0, way=Calling.TRAINED))
 
 
+@pytest.mark.parametrize(
+    ("text", "way", "reason"),
+    [
+        (
+            "b0 = torch.randn(5, 6); x0 = b0[1:]; x1 = b0.view(-1)[6:12].view(6); F.batch_norm(x0, x1, x1 * x1 + 1, x1)",
+            Calling.TRAINED,
+            "PyTorch has no gradient of an operation",
+        ),
+        (
+            "b0 = torch.rand(5); x0 = b0[2:]; x1 = b0.view(-1)[2:5].view(3); x0.transpose(0, -1).copy_(x1)",
+            Calling.COMPILED,
+            "fails with a backend of PyTorch's, too",
+        ),
+    ],
+)
+def test_what_pytorch_itself_fails_on_is_not_drawn(text: str, way: Calling, reason: str) -> None:
+    with pytest.raises(NotDrawn, match=reason):
+        check(Case(text, 0, way=way))
+
+
+def test_infinite_factors_may_make_nan_in_high_alone() -> None:
+    text = "x0 = torch.randn(23, 33); x0.view(-1)[0::10] = -math.inf; x1 = torch.randn(33, 22); x0 @ x1"
+    check(Case(text, 0, precision="high"))
+    check(Case(text, 0, precision="highest"))
+
+
 def test_a_write_that_is_refused_is_not_drawn() -> None:
     text = "b0 = torch.randn(6); x0 = b0[:-2]; x1 = b0[2:]; x0.mul_(2) + x1"
     with pytest.raises(NotDrawn, match="which is refused"):

@@ -159,6 +159,17 @@ def test_numbers_must_be_equal_where_all_is_exact() -> None:
     assert not equal(values, f32([0.0, 1.0, np.inf, 3.0])).passed
 
 
+def test_numbers_below_the_normal_ones_may_be_off_by_the_smallest() -> None:
+    reference = np.full((4, 16), 7e-9)
+    reference[0] = 1.0
+    got = reference.astype(np.float16)
+    assert (got[1:] == 0).all()
+    assert compare(got, reference, None, Roundings()).passed
+    got[3] = 1.3e-7
+    verdict = compare(got, reference, None, Roundings())
+    assert verdict.reason.startswith("element [3, ")
+
+
 def test_special_values_must_be_in_place() -> None:
     special = f32([np.nan, np.inf, -np.inf, 1.0])
     assert compare(special, special.astype(np.float64), None, sums()).passed

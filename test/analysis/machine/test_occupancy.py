@@ -3,11 +3,13 @@
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region
+from xdsl.parser import Parser
 
 from deplodock.analysis.machine.occupancy import occupancy, register_limit
 from deplodock.analysis.machine.resources import shared_budget
 from deplodock.analysis.machine.targets import ATTRIBUTE, target
 from deplodock.dialects import tile
+from deplodock.passes.driver import new_context
 from deplodock.schedule.choose.tiling import TILES
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
@@ -96,6 +98,24 @@ def test_the_shared_budget_is_the_most_that_keeps_the_ctas(arch: str, ctas: int)
     assert occupancy(gpu, 128, 32, budget).ctas >= ctas
     more = occupancy(gpu, 128, 32, budget + 1)
     assert more.ctas < ctas
+
+
+def test_what_threads_leave_for_each_other_is_no_room_of_slabs() -> None:
+    text = """
+    func.func @k(%x: memref<512xf32>, %out: memref<1xf32>) {
+      tile.launch (%i = 1 : block, %t = 512 : thread) {
+        %v = loop.load %x[%t] : memref<512xf32>
+        %sum = tile.combine {arith.addf} %v over (%t) : f32
+        loop.store %sum, %out[%i] : memref<1xf32>
+      }
+      func.return
+    }
+    """
+    module = Parser(new_context(), text).parse_module()
+    gpu = target("rtx5090")
+    module.attributes[ATTRIBUTE] = gpu
+    (launch,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
+    assert shared_budget(launch) == gpu.fact("shared_per_block") - 512 * 4
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
