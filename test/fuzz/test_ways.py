@@ -63,7 +63,8 @@ def test_gradients_are_a_program() -> None:
             "PyTorch has no gradient of an operation",
         ),
         (
-            "b0 = torch.rand(5) > 0.4; x0 = b0[2:]; x1 = b0.view(-1)[2:5].view(3); x0.transpose(0, -1).copy_(x1)",
+            "b0 = torch.rand(5) > 0.4; x0 = b0[2:]; x1 = b0.view(-1)[2:5].view(3); b2 = torch.randn(1, 3);"
+            " x2 = b2.expand(2, 3); (x2 * 2, x0.transpose(0, -1).copy_(x1))",
             Calling.COMPILED,
             "fails with a backend of PyTorch's, too",
         ),
