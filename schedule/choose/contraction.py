@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import known_points, subscripts_of
+from deplodock.analysis.affine.linear import extent_of, known_points, subscripts_of
 from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import Contraction, read_of, runs_through_windows
@@ -114,7 +115,7 @@ def _options(
         k = (found.reduction.trips or 1) * (chunk_of(found) if runs_through_windows(found) else 1)
     chunk = _chunk(found, tiling, k)
     steps = -(-k // chunk)
-    occupancy, depth = _ring(tile, steps, chunk * size * len(found.products), target)
+    occupancy, depth = _ring(tile, _most_ctas(found, tile, target), steps, chunk * size * len(found.products), target)
     kept = ("m", "n") if tile.is_boxed else _kept(found)
     rules: dict[str, dict[str, int | str]] = {"tileify": {}}
     if needs_flattening(found):
@@ -211,16 +212,26 @@ def _pipeline(tile: CtaTile, depth: int, target: TargetAttr) -> dict[str, int | 
     return {"distance": depth - 1}
 
 
-def _ring(tile: CtaTile, steps: int, column: int, target: TargetAttr) -> tuple[int, int]:
-    """CTAs per SM and slabs in flight: the most CTAs, then the most slabs, that shared memory holds.
+def _most_ctas(found: Contraction, tile: CtaTile, target: TargetAttr) -> int:
+    """The CTAs of a tile that an SM has threads for: a thread has no more rows than the innermost axis of rows has."""
+    threads = 1
+    for axes, size, cells in ((found.m, tile.m, tile.cells_m), (found.n, tile.n, tile.cells_n)):
+        extents = [extent_of(axis) or size for axis in axes]
+        own = cells if needs_flattening(found) else min([cells, *extents[-1:]])
+        threads *= -(-min(size, math.prod(extents)) // own)
+    return max(1, min(tile.occupancy, target.fact("threads_per_sm") // threads))
+
+
+def _ring(tile: CtaTile, ctas: int, steps: int, column: int, target: TargetAttr) -> tuple[int, int]:
+    """CTAs per SM, `ctas` at most, and slabs in flight: the most CTAs, then the most slabs, that shared memory holds.
 
     A row or a column of a slab has `column` bytes.
     """
     if steps == 1:
-        return tile.occupancy, 1
+        return ctas, 1
     slab = (tile.m + tile.n + 2 * PAD) * column
     per_block, per_sm = target.fact("shared_per_block"), target.fact("shared_per_sm")
-    for occupancy in range(tile.occupancy, 0, -1):
+    for occupancy in range(ctas, 0, -1):
         for depth in range(min(tile.depth, steps), 1, -1):
             if depth * slab <= per_block and occupancy * (depth * slab + RESERVED) <= per_sm:
                 return occupancy, depth
