@@ -21,8 +21,16 @@ from deplodock.passes.tile.rule import Rule
 from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.schedule.steps import Schedule, steps
 
-NEEDED = ("cooperative-reduce", "blockify-launch", "register-tile", "double-buffer", "pipeline-k-outer")
-"""The rules that are never left out of those drawn."""
+NEEDED = (
+    "cooperative-reduce",
+    "blockify-launch",
+    "split-factors",
+    "register-tile",
+    "double-buffer",
+    "pipeline-k-outer",
+)
+"""The rules that are never left out of those drawn: without split-factors, tiles of tensor cores are refused in
+`high`."""
 
 SHARES = {"split-matmul-k": 0.4, "cooperative-reduce": 0.4, "tma-copy": 0.8}
 """The shares of draws in which rules are among those drawn; others always are."""

@@ -13,18 +13,20 @@ index map.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, TensorType, UnregisteredOp
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType, UnregisteredOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.transforms.dead_code_elimination import region_dce
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.dialects.tensor import IndexMapOp, shape_of
+from deplodock.dialects.tensor import IndexMapOp, RecurrenceOp, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.failures import failure
 from deplodock.passes.torch import (
@@ -67,6 +69,7 @@ class DecomposePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # A plain walk: xDSL's driver wraps errors of a pattern in a dump of the module.
         errors: dict[str, PassFailedException] = {}
+        given = set(op.ops)
         for inner in [inner for inner in op.walk() if isinstance(inner, AtenOp)]:
             if inner.schema().name in LOWERINGS:
                 try:
@@ -82,6 +85,18 @@ class DecomposePass(ModulePass):
         for inner in op.walk():
             if isinstance(inner, func.ReturnOp):
                 _copy_returned(inner)
+        if cells := [function for function in op.ops if function not in given and isinstance(function, func.FuncOp)]:
+            _erase_unused(op, cells)
+
+
+def _erase_unused(module: ModuleOp, cells: Sequence[func.FuncOp]) -> None:
+    """Erase those cells of recurrences of which nothing is used, as where only a shape of their results is."""
+    region_dce(module.body)
+    used = {op.cell for op in module.walk() if isinstance(op, RecurrenceOp)}
+    for function in cells:
+        if SymbolRefAttr(function.sym_name) not in used:
+            function.detach()
+            function.erase()
 
 
 def _copy_returned(op: func.ReturnOp) -> None:

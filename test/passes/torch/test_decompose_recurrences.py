@@ -21,6 +21,9 @@ from deplodock.runtime.plan import program_plan
 from deplodock.runtime.simulated import lane_steps, steps_of_cta
 
 torch = pytest.importorskip("torch")
+
+from deplodock.frontend.expression import read_expression  # noqa: E402
+
 nn = torch.nn
 
 CASES: dict[str, tuple[Any, tuple[int, ...], int]] = {
@@ -114,3 +117,9 @@ def test_steps_count_each_time_that_they_run() -> None:
     cell = callee(launch)
     assert isinstance(cell, KernelFuncOp)
     assert lane_steps(program.module) > repeat.trips * cell.num_blocks * steps_of_cta(cell)
+
+
+def test_a_cell_of_which_nothing_is_used_is_erased() -> None:
+    program = read_expression("x = torch.randn(3, 1, 6); torch.ones_like(torch.nn.LSTM(6, 4, 2)(x)[0])")
+    lower(program.module, new_context(), Level.LOOP)
+    assert [op.sym_name.data for op in program.module.ops if isinstance(op, FuncOp)] == ["main", "k_ones_like"]
