@@ -111,7 +111,7 @@ class StreamTilePass(LaunchRule):
         """Rewrite a launch; raise Skip where the rule cannot."""
         found = _found(launch)
         sizes, target = (self.m, self.n, self.slices), target_at(launch)
-        need = stream_bytes(found, self.m, self.n * self.slices, self.engine)
+        need = stream_bytes(found, self.m, self.n * self.slices, self.engine, lanes=self.lanes)
         most = target.fact("shared_per_block")
         if need > most:
             raise Skip(f"its tile takes {need} bytes of shared memory, above the {most} of a CTA; give m or n")

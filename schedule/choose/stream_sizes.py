@@ -21,11 +21,14 @@ def rows_of(found: StreamedProduct) -> int:
     return 1 if found.shared is None else found.shared[1]
 
 
-def stream_bytes(found: StreamedProduct, m: int, n: int, engine: str = THREADS, slots: int = 1) -> int:
+def stream_bytes(
+    found: StreamedProduct, m: int, n: int, engine: str = THREADS, slots: int = 1, lanes: int = STREAM_LANES
+) -> int:
     """The bytes of shared memory of a tile of m rows and n elements a step: rows, weights, keys and values of `slots`.
 
-    Each row is taken with the padding that keeps accesses of 16 bytes, which warpgroups have no need of. The engines of
-    warps and of warpgroups keep weights in registers.
+    Each row is taken with the padding that keeps accesses of 16 bytes, which warpgroups have no need of. Of threads,
+    `lanes` hold the columns of a row side by side, `VECTOR` each, and as often as there are more. The engines of warps
+    and of warpgroups keep weights in registers.
     """
     features, outputs = found.scores.trips or 0, extent_or_one(found.columns)
     if engine in (WARPS, WARPGROUPS):
@@ -35,7 +38,7 @@ def stream_bytes(found: StreamedProduct, m: int, n: int, engine: str = THREADS, 
             wide, narrow = row_pitch(wide, size), row_pitch(narrow, size)
         return size * (m * wide + slots * n * (wide + narrow))
     size = element_bytes(found.reduction.results[0].type)
-    pad, strip = ACCESS_BYTES // size, STREAM_LANES * VECTOR
+    pad, strip = ACCESS_BYTES // size, lanes * VECTOR
     columns = -(-outputs // strip) * strip + pad
     return size * (m * (features + pad + weights_pitch(n)) + slots * n * (features + pad + columns))
 

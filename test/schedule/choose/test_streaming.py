@@ -13,6 +13,7 @@ from deplodock.analysis.machine.targets import target
 from deplodock.analysis.shape.nest import kernels, nests
 from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.frontend.capture import export
+from deplodock.frontend.expression import read_expression
 from deplodock.frontend.precision import pytorch_at
 from deplodock.frontend.program import CapturedProgram
 from deplodock.passes.driver import Level, lower, new_context
@@ -165,3 +166,10 @@ def test_heads_that_no_tile_holds_have_other_schedules() -> None:
     found = streamed_product(nest)
     assert found is not None
     assert stream_options(found, nest, target("sm_90")) is None
+
+
+@pytest.mark.parametrize("features", [64, 96, 192])
+def test_two_ctas_of_one_row_fit_an_sm(features: int) -> None:
+    text = f"x, y = torch.randn(1, 2, 1, {features}), torch.randn(1, 2, 513, {features}); m = torch.rand(513) > 0.5"
+    module = read_expression(f"{text}; F.scaled_dot_product_attention(x, y, y, attn_mask=m)").module
+    lower(module, new_context(), Level.KERNEL, target="h200")
