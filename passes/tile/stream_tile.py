@@ -75,7 +75,7 @@ from deplodock.passes.tile.stream_steps import StreamTiling
 from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling, check_boxes
 from deplodock.passes.tile.stream_warps import WarpTiling
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
-from deplodock.schedule.choose.stream_sizes import stream_bytes, weights_pitch
+from deplodock.schedule.choose.stream_sizes import neighbours_of, stream_bytes, weights_pitch
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class _ThreadTiling(StreamTiling):
         row, column, key = self.hints
         launch, lanes, side = self.launch, self.lanes, self.side
         extents = [launch.extent(axis) or 1 for axis in self.outer]
-        vector = _vector(extents[1], lanes)
+        vector = neighbours_of(extents[1], lanes)
 
         block = self.axis(-(-extents[0] // self.m), Binding.BLOCK, f"{row}_b")
         slices = self.append_slices()
@@ -325,11 +325,6 @@ class _ThreadTiling(StreamTiling):
     def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:
         """Rows side by side; pad-smem pads them where accesses collide."""
         return MemRefType[Attribute](element, shape, memory_space=tile.MemoryAttr(Memory.SHARED))
-
-
-def _vector(columns: int, lanes: int) -> int:
-    """The neighbouring columns of a thread: as many as it moves at once, unless half of them do for all lanes."""
-    return next(width for width in (VECTOR, 2, 1) if columns % width == 0 and lanes * (width // 2) < columns)
 
 
 def _split(op: loop.ReduceOp) -> loop.LoopLike:

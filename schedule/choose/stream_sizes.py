@@ -27,8 +27,8 @@ def stream_bytes(
     """The bytes of shared memory of a tile of m rows and n elements a step: rows, weights, keys and values of `slots`.
 
     Each row is taken with the padding that keeps accesses of 16 bytes, which warpgroups have no need of. Of threads,
-    `lanes` hold the columns of a row side by side, `VECTOR` each, and as often as there are more. The engines of warps
-    and of warpgroups keep weights in registers.
+    `lanes` hold the columns of a row side by side, neighbours each, and as often as there are more. The engines of
+    warps and of warpgroups keep weights in registers.
     """
     features, outputs = found.scores.trips or 0, extent_or_one(found.columns)
     if engine in (WARPS, WARPGROUPS):
@@ -38,7 +38,7 @@ def stream_bytes(
             wide, narrow = row_pitch(wide, size), row_pitch(narrow, size)
         return size * (m * wide + slots * n * (wide + narrow))
     size = element_bytes(found.reduction.results[0].type)
-    pad, strip = ACCESS_BYTES // size, lanes * VECTOR
+    pad, strip = ACCESS_BYTES // size, lanes * neighbours_of(outputs, lanes)
     columns = -(-outputs // strip) * strip + pad
     return size * (m * (features + pad + weights_pitch(n)) + slots * n * (features + pad + columns))
 
@@ -59,6 +59,11 @@ def row_pitch(elements: int, size: int) -> int:
     """
     unit = ACCESS_BYTES // size
     return (-(-elements // unit) // 2 * 2 + 1) * unit
+
+
+def neighbours_of(columns: int, lanes: int) -> int:
+    """The neighbouring columns of a thread: as many as it moves at once, unless half of them do for all lanes."""
+    return next(width for width in (VECTOR, 2, 1) if columns % width == 0 and lanes * (width // 2) < columns)
 
 
 def weights_pitch(n: int) -> int:
