@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import traceback
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from deplodock.dialects.torch import AtenOp
 from deplodock.dialects.torch.aten import PRODUCTS
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import CompileError, InvalidInputError, UnsupportedError
-from deplodock.frontend.arrays import to_array
+from deplodock.frontend.arrays import to_array, to_tensor
 from deplodock.frontend.expression import read_expression
 from deplodock.frontend.program import CapturedProgram, output_values
 from deplodock.fuzz import ways
@@ -46,7 +45,7 @@ from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.options import Kind
 from deplodock.passes.pipeline import STAGES
 from deplodock.passes.torch.decompose import DecomposePass
-from deplodock.runtime.compare import compare, equal
+from deplodock.runtime.compare import compare, equal, nan_of_infinities
 from deplodock.runtime.device import Executable, device_target, missing
 from deplodock.runtime.exact import exact_inputs, exact_results
 from deplodock.runtime.host.harness import HostFault, build
@@ -318,12 +317,11 @@ class Checker:
     @cached_property
     def _may_be_nan(self) -> list[Array] | None:
         """Where results may be NaN as inputs are infinite, in products of `high` (numerics.md); None if nowhere."""
+        return nan_of_infinities(self.results.inputs, self._reference_on) if self.case.precision == HIGH else None
+
+    def _reference_on(self, inputs: list[Array]) -> list[Array]:
         assert self._captured is not None
-        inputs = self._captured.inputs
-        if self.case.precision != HIGH or not any(bool(value.isinf().any()) for value in inputs):
-            return None
-        spread = [value.masked_fill(value.isinf(), math.nan) if value.isinf().any() else value for value in inputs]
-        return [np.isnan(to_array(value)) for value in self._captured.reference(spread)]
+        return [to_array(value) for value in self._captured.reference([to_tensor(array) for array in inputs])]
 
     @cached_property
     def _sensitivity(self) -> list[Array]:
@@ -350,7 +348,7 @@ def _captured(case: Case) -> CapturedProgram:
     except UnsupportedError as error:
         raise NotDrawn("an operation of its gradients is left to PyTorch") from error
     except RuntimeError as error:
-        if not ways.fails_in_eager(*ways.defined(case.text, case.seed)):
+        if not ways.fails_in_pytorch(*ways.defined(case.text, case.seed), Calling.TRAINED):
             raise
         raise NotDrawn("PyTorch has no gradient of an operation") from error
     if not output_values(gradients.graph):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -41,15 +40,15 @@ def gradient_program(captured: CapturedProgram, wanted: Sequence[str]) -> Captur
     """The program of the gradients of inputs, by their names, for random gradients of the results.
 
     As it is written it is what PyTorch's autograd runs, before any decomposition. Raises UnsupportedError where an
-    operation of it is none of the torch dialect, and has no decomposition.
+    operation of it is none of the torch dialect, and has no decomposition, and RuntimeError where PyTorch does.
     """
     with torch.enable_grad():
         results = _results(captured, captured.inputs, _numbers(captured, wanted))[0]
     given = cotangents(results)
     graph = _joint(captured, wanted, given)
     graph = replace(graph, graph=_without_assertions(inlined(graph.graph)))
-    written = cache(lambda: _joint(captured.as_written(), wanted, given))
-    return CapturedProgram(**vars(graph), module=imported(graph, None), as_written=written)
+    written = _joint(captured.as_written(), wanted, given)
+    return CapturedProgram(**vars(graph), module=imported(graph, None), as_written=lambda: written)
 
 
 def _without_assertions(graph: fx.GraphModule) -> fx.GraphModule:

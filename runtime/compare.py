@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,9 +68,8 @@ def compare(
     most b * ||reference||, or 4 times that of eager, or ||s||; and if each element is within 8 times what that bar says
     of its like: b times what it weighs, 4 times the mean error of eager there, or its own s. An element weighs its
     size, or the mean size of those in its row, its column, and so on, if that is larger. The smallest number of the
-    output's type, a subnormal one, is always allowed. NaN and infinities must be
-    where the reference, rounded to the output's type, or eager has them; they count in no norm. Integers and booleans
-    must be equal.
+    output's type, a subnormal one, is always allowed. NaN and infinities must be where the reference, rounded to the
+    output's type, or eager has them; they count in no norm. Integers and booleans must be equal.
 
     Args:
         got: the output.
@@ -117,6 +116,25 @@ def equal(got: Array, wanted: Array, where: Array | None = None) -> Verdict:
         difference = np.abs(got.astype(np.float64) - wanted.astype(np.float64)).reshape(-1)[wrong]
     largest = float(np.nan_to_num(difference, nan=math.inf).max())
     return Verdict(float(wrong.sum() / counts.sum()), 0.0, largest, 0.0, _difference(got, wanted, int(wrong.argmax())))
+
+
+def nan_of_infinities(
+    inputs: Sequence[Array], reference: Callable[[list[Array]], Sequence[Array] | None]
+) -> list[Array] | None:
+    """Where outputs may be NaN as inputs are infinite; None if nowhere, or if `reference` has no outputs there.
+
+    A product in parts of an infinite factor may be NaN, as infinity times a part that is 0. So an output may be where
+    it would be if those inputs were NaN.
+    """
+    is_infinite = [is_float(value.dtype) and bool(np.isinf(value).any()) for value in inputs]
+    if not any(is_infinite):
+        return None
+    spread = [
+        np.where(np.isinf(value), np.asarray(np.nan, value.dtype), value) if infinite else value
+        for value, infinite in zip(inputs, is_infinite, strict=True)
+    ]
+    found = reference(spread)
+    return None if found is None else [np.isnan(output) for output in found]
 
 
 def _within(

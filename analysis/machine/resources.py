@@ -141,11 +141,14 @@ def shared_budget(launch: LaunchOp) -> int:
     """
     target = target_at(launch)
     share = target.fact("shared_per_sm") // launch.ctas_per_sm // SHARED_UNIT * SHARED_UNIT
-    return min(target.fact("shared_per_block") - _most_of_folds(launch), share - RESERVED)
+    return min(target.fact("shared_per_block") - _bytes_of_folds(launch), share - RESERVED)
 
 
-def _most_of_folds(launch: LaunchOp) -> int:
-    """The most bytes in which the threads of a CTA leave values for each other: one of each for each fold over them."""
+def _bytes_of_folds(launch: LaunchOp) -> int:
+    """The bytes of a CTA each of whose threads leaves the others one value of each fold over threads.
+
+    Folds within warps need none of that.
+    """
     extents = {axis: launch.extent(axis) or 1 for axis in launch.bound_to(Binding.THREAD)}
     threads = {axis for axis, extent in extents.items() if extent > 1}
     folds = [op for op in launch.body.walk() if isinstance(op, AxisFold) and not threads.isdisjoint(op.axes)]

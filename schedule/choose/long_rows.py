@@ -23,7 +23,7 @@ from deplodock.analysis.shape.streaming import StreamedProduct
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.loop import memref_of
-from deplodock.schedule.choose.sizes import STREAM_LANES, STREAM_WARP, THREADS, VECTOR, WARPS
+from deplodock.schedule.choose.sizes import STREAM_WARP, THREADS, VECTOR, WARPS
 from deplodock.schedule.choose.stream_sizes import rows_of, stream_bytes
 from deplodock.schedule.steps import Options, RuleStep, Schedule
 
@@ -132,9 +132,8 @@ class _Tile:
 
     def bytes(self, slots: int) -> int:
         """The bytes of shared memory with so many steps on chip, and those through which slices add their sums."""
-        copies = 4 if self.team is None else self.team["lanes"]
-        folded = SLICES * self.m * (extent_or_one(self.found.columns) + 2 * copies) * 4
-        lanes = STREAM_LANES if self.team is None else self.team["lanes"]
+        lanes = 4 if self.team is None else self.team["lanes"]
+        folded = SLICES * self.m * (extent_or_one(self.found.columns) + 2 * lanes) * 4
         return stream_bytes(self.found, self.m, SLICES * self.n, self.engine, slots, lanes) + folded
 
 

@@ -68,6 +68,12 @@ def test_gradients_are_a_program() -> None:
             Calling.COMPILED,
             "fails with a backend of PyTorch's, too",
         ),
+        (
+            "x0 = torch.randn(5, 7, 6); x1 = torch.randint(0, 5, (1, 4, 3));"
+            " (v0 := x0 * 2).scatter_reduce(0, x1, v0, 'sum', include_self=False)",
+            Calling.TRAINED,
+            "PyTorch has no gradient of an operation",
+        ),
     ],
 )
 def test_what_pytorch_itself_fails_on_is_not_drawn(text: str, way: Calling, reason: str) -> None:

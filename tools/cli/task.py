@@ -17,9 +17,9 @@ from deplodock.dialects.precision import HIGHEST, coarsest_precision
 from deplodock.errors import Error, InvalidInputError
 from deplodock.interpreters.check import draw_inputs
 from deplodock.interpreters.evaluate import evaluate, input_types
-from deplodock.interpreters.values import Array, is_float
+from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, level_of
-from deplodock.runtime.compare import Verdict, compare, equal
+from deplodock.runtime.compare import Verdict, compare, equal, nan_of_infinities
 from deplodock.runtime.exact import exact_results
 from deplodock.runtime.simulated import EVALUATOR_STEP_LIMIT
 from deplodock.tools.cli.program import Program, Session
@@ -79,25 +79,14 @@ class RunTask:
                 return "roundings or overflows decide the result"
         if self.captured_differs(inputs, reference, eager):
             return "the program that was captured differs from PyTorch there, too"
-        unsure = self._nan_of_infinities(inputs)
+        unsure = None if self.precision == HIGHEST else nan_of_infinities(inputs, self._reference_on)
         return replace(self, inputs=inputs, reference=reference, eager=eager, sensitivity=None, may_be_nan=unsure)
 
-    def _nan_of_infinities(self, inputs: list[Array]) -> list[Array] | None:
-        """Where outputs may be NaN as inputs are infinite; None if nowhere.
-
-        A product in parts of an infinite factor may be NaN, as infinity times a part that is 0. So an output may be
-        where it would be if those inputs were NaN.
-        """
+    def _reference_on(self, inputs: list[Array]) -> list[Array] | None:
+        """The reference on other inputs, None if there is none."""
         assert self.source_on is not None
-        is_infinite = [is_float(value.dtype) and bool(np.isinf(value).any()) for value in inputs]
-        if self.precision == HIGHEST or not any(is_infinite):
-            return None
-        spread = [
-            np.where(np.isinf(value), np.asarray(np.nan, value.dtype), value) if infinite else value
-            for value, infinite in zip(inputs, is_infinite, strict=True)
-        ]
-        found = self.source_on(spread)
-        return None if isinstance(found, str) else [np.isnan(output) for output in found[0]]
+        found = self.source_on(inputs)
+        return None if isinstance(found, str) else found[0]
 
     def captured_differs(self, inputs: list[Array], reference: list[Array], eager: list[Array]) -> bool:
         """Whether the program that was captured gives something else, as where PyTorch's formulas make NaN of inf."""
