@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -68,10 +69,10 @@ TENSOR_SHARE = 0.1
 """The share of draws whose chunks tensor cores take, where the factors are of 16 bits."""
 
 
-def draw_rules(draw: random.Random, kind: Kind) -> list[Rule]:
+def draw_rules(draw: random.Random, kind: Kind) -> list[Rule[Any]]:
     """The rules with random options for launches of a kind, but for tileify, which has none."""
     tile = _draw_contraction(draw) if kind is Kind.CONTRACTION else {}
-    rules: list[Rule] = []
+    rules: list[Rule[Any]] = []
     for stage in RULES[1:]:
         cls = stage.load()
         assert issubclass(cls, Rule)
@@ -109,11 +110,11 @@ def _draw_contraction(draw: random.Random) -> dict[str, dict[str, Value]]:
     }
 
 
-def legal_order(draw: random.Random, rules: Sequence[Rule]) -> list[Rule]:
+def legal_order(draw: random.Random, rules: Sequence[Rule[Any]]) -> list[Rule[Any]]:
     """Rules in a random legal order after tileify; some that are not needed are left out."""
     drawn = [rule for rule in rules if rule.name in NEEDED or draw.random() < 0.93]
     draw.shuffle(drawn)
-    ordered: list[Rule] = []
+    ordered: list[Rule[Any]] = []
     while drawn:
         names = {rule.name for rule in drawn}
         free = next(rule for rule in drawn if not names & set(rule.after))
@@ -138,6 +139,6 @@ def write_schedules(module: ModuleOp, schedules: Mapping[Kind, Schedule]) -> Non
         write_schedule(function, schedules[kind_of_kernel(function)])
 
 
-def _schedule(draw: random.Random, rules: Sequence[Rule]) -> Schedule:
+def _schedule(draw: random.Random, rules: Sequence[Rule[Any]]) -> Schedule:
     kept = [rule for rule in rules if rule.name in NEEDED or draw.random() < 0.93]
     return steps({"tileify": {}, **{rule.name: rule.given() for rule in kept}})

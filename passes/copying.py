@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
@@ -22,8 +24,8 @@ def copied(value: SSAValue, block: Block, known: dict[SSAValue, SSAValue], place
     return known[value]
 
 
-def erase_dead(block: Block) -> None:
-    """Erase the operations of a block whose results nobody uses."""
+def erase_dead(block: Block, erase: Callable[[Operation], None] = Rewriter.erase_op) -> None:
+    """Erase the operations of a block whose results nobody uses, as the rewriter of a pattern does, if one is given."""
     for op in reversed(list(block.ops)):
         if op.results and is_trivially_dead(op):
-            Rewriter.erase_op(op)
+            erase(op)

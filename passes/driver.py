@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -33,6 +33,7 @@ from deplodock.passes.locations import locate
 from deplodock.passes.packages import packages, with_added
 from deplodock.passes.pipeline import RULES, STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
+from deplodock.passes.tile.rule import Rule
 from deplodock.schedule.choose.kernels import schedule_of
 from deplodock.schedule.steps import ATTRIBUTE as SCHEDULE
 from deplodock.schedule.steps import LEFT_OUT
@@ -58,11 +59,15 @@ _LEVEL_AFTER = {"d": Level.TENSOR, "o": Level.TENSOR, "l": Level.LOOP, "t": Leve
 
 @dataclass(frozen=True)
 class StageRun:
-    """One stage that has run: its time with canonicalization and verification, and why it left kernels as they were."""
+    """One stage that has run: its time with canonicalization and verification, and why it left kernels as they were.
+
+    `changed` are the functions that are not as they were.
+    """
 
     stage: Stage
     seconds: float
     remarks: tuple[Remark, ...]
+    changed: tuple[Operation, ...]
 
     @property
     def level(self) -> Level:
@@ -240,34 +245,45 @@ class _Runner:
     def run(self, stage: Stage, ends: bool) -> StageRun:
         """Run a stage and what follows it; `ends` is whether it is the last one of a level."""
         start, remarks = time.perf_counter(), _left_out(stage, self._module)
+        changed: Sequence[Operation] = ()
         if remarks is None:
-            remarks = self._apply(stage)
+            remarks, changed = self._apply(stage)
         if self._verify and (ends or self._verifiers):
             self._verify_changed()
-        return StageRun(stage, time.perf_counter() - start, tuple(remarks))
+        return StageRun(stage, time.perf_counter() - start, tuple(remarks), tuple(changed))
 
-    def _apply(self, stage: Stage) -> list[Remark]:
-        """Apply the pass of a stage; clean up and locate what it has changed."""
+    def _apply(self, stage: Stage) -> tuple[list[Remark], Sequence[Operation]]:
+        """Apply the pass of a stage; clean up and locate what it has changed. Returns its remarks and those functions.
+
+        The rewriter of a rule tells what it has changed; what another pass has changed is found.
+        """
+        run = _pass(stage, self._given)
+        changed: Sequence[Operation] = ()
         try:
             with collect() as remarks:
-                (run := _pass(stage, self._given)).apply(self._ctx, self._module)
-            if not isinstance(run, CheckPass):
-                self._follow_up(stage)
+                if isinstance(run, Rule):
+                    changed = run.rewritten(self._module)
+                    self._follow_up(stage, changed)
+                else:
+                    run.apply(self._ctx, self._module)
+            if not isinstance(run, Rule | CheckPass):
+                changed = self._changes.take()
+                self._changes.pass_over(self._follow_up(stage, changed))
             for verifier in VERIFIERS if self._verifiers else ():
                 verifier.load()().apply(self._ctx, self._module)
         except DiagnosticException as error:
             error.add_note(f"note: in pass {stage.name}")
             raise
-        return remarks
+        return remarks, changed
 
-    def _follow_up(self, stage: Stage) -> None:
-        changed = self._changes.take()
+    def _follow_up(self, stage: Stage, changed: Sequence[Operation]) -> list[Operation]:
+        """Clean up and locate functions that a stage has changed. Returns those in which something was cleaned up."""
         cleaned = [function for function in changed if clean_up(self._ctx, function)]
-        self._changes.pass_over(cleaned)
         if changed:
             locate(self._module, changed)
         for function in changed:
             self._unverified.setdefault(function, []).append(stage)
+        return cleaned
 
     def _verify_changed(self) -> None:
         """Run the op verifiers on the functions that have changed. A VerifyException names the passes that did."""

@@ -35,6 +35,12 @@ def skip(pass_name: str, symbol: str, reason: str) -> None:
         collected.append(remark)
 
 
+def refusal(pass_name: str, symbol: str, reason: str) -> None:
+    """Report that a pattern refuses what it was tried on, as it is over and over in a walk: to who collects remarks."""
+    if (collected := _COLLECTED.get()) is not None:
+        collected.append(Remark(pass_name, symbol, reason))
+
+
 @contextmanager
 def collect() -> Generator[list[Remark]]:
     """Capture the remarks that this thread makes inside the context instead of logging them."""

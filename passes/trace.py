@@ -10,10 +10,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from io import StringIO
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
 from xdsl.printer import Printer
 
 from deplodock.passes.driver import StageRun
@@ -26,13 +27,13 @@ class Trace:
     """
 
     def __init__(self, module: ModuleOp, write: Callable[[str], object]) -> None:
-        self._texts = symbol_texts(module)
+        self._texts = _symbol_texts(module, tuple(module.ops), {})
         self._write = write
 
     def __call__(self, run: StageRun, module: ModuleOp) -> None:
         """Write what a stage did: the symbols it changed in the order of the module, those it removed, the remarks."""
-        label, before, after = run.stage.label, self._texts, symbol_texts(module)
-        self._texts = after
+        label, before = run.stage.label, self._texts
+        after = self._texts = _symbol_texts(module, run.changed, before)
         for symbol in dict.fromkeys((*after, *before)):
             old, new = before.get(symbol, []), after.get(symbol, [])
             if old == new:
@@ -46,13 +47,22 @@ class Trace:
             self._write(f"--- {remark}")
 
 
-def symbol_texts(module: ModuleOp) -> dict[str, list[str]]:
-    """The lines of each top-level function as it is printed alone, so that its values are numbered from 0."""
+def _symbol_texts(
+    module: ModuleOp, changed: Collection[Operation], before: Mapping[str, list[str]]
+) -> dict[str, list[str]]:
+    """The lines of each top-level function as it is printed alone, so that its values are numbered from 0.
+
+    Those that have not changed have the lines that they had before.
+    """
     texts: dict[str, list[str]] = {}
     for op in module.ops:
         name = op.get_attr_or_prop("sym_name")
-        if isinstance(name, StringAttr):
-            stream = StringIO()
-            Printer(stream).print_op(op)
-            texts[name.data] = stream.getvalue().splitlines()
+        if not isinstance(name, StringAttr):
+            continue
+        if op not in changed:
+            texts[name.data] = before[name.data]
+            continue
+        stream = StringIO()
+        Printer(stream).print_op(op)
+        texts[name.data] = stream.getvalue().splitlines()
     return texts

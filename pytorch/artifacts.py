@@ -16,7 +16,7 @@ from deplodock.runtime.dump import Dump
 
 _NUMBERS: Iterator[int] = itertools.count()
 
-_LAST = {StageRun(stage, 0.0, ()).level: stage for stage in stages(Level.TORCH, Level.KERNEL)}
+_LAST = {StageRun(stage, 0.0, (), ()).level: stage for stage in stages(Level.TORCH, Level.KERNEL)}
 """The last stage of each level."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -11,6 +12,7 @@ from xdsl.ir import Block, BlockArgument, Operation
 from xdsl.traits import IsTerminator
 
 from deplodock.analysis.access.effects import only_reads
+from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.errors import UnsupportedError
@@ -41,15 +43,25 @@ def kernels(module: ModuleOp) -> list[func.FuncOp]:
 
     Raises UnsupportedError for one of several blocks.
     """
-    found = [
-        op
-        for op in module.ops
-        if isinstance(op, func.FuncOp)
-        and any(isinstance(inner, loop.LoopLike | loop.StoreOp | tile.LaunchOp) for inner in op.walk())
-    ]
+    found = [op for op in module.ops if is_kernel(op)]
     if (jumping := next((function for function in found if len(function.body.blocks) != 1), None)) is not None:
         raise UnsupportedError(f"@{jumping.sym_name.data} has several blocks; a kernel is one block of loops")
     return found
+
+
+_OF_KERNELS = loop.LoopLike | loop.StoreOp | tile.LaunchOp
+"""What a kernel has at loop or tile level."""
+
+
+def is_kernel(op: Operation) -> TypeGuard[func.FuncOp]:
+    """Whether an operation is a function that holds a kernel at loop or tile level."""
+    return isinstance(op, func.FuncOp) and any(isinstance(inner, _OF_KERNELS) for inner in op.walk())
+
+
+def kernel_of(op: Operation) -> str:
+    """The name of the function that an operation is, or is in; ? if it is in none."""
+    around = (op, *ancestors(op))
+    return next((function.sym_name.data for function in around if isinstance(function, func.FuncOp)), "?")
 
 
 def launches(function: func.FuncOp) -> list[tile.LaunchOp]:

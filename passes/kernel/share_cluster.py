@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import Linear, extent_or_one, form_of_value, to_map
@@ -83,13 +84,14 @@ def _follows(op: Operation, combine: tile.CombineOp, axis: SSAValue, dependence:
 def _share(launch: tile.LaunchOp, op: tile.CombineOp, axes: Sequence[SSAValue]) -> None:
     """Take the result of a combine at the share of some axes, and let all behind it be done there."""
     (rank,), *_, last = op.axes, *axes
-    lane, left = append_lane(launch, rank, f"{rank.name_hint or 's'}l"), extent_or_one(rank)
+    rewriter = PatternRewriter(launch)
+    lane, left = append_lane(rewriter, launch, rank, f"{rank.name_hint or 's'}l"), extent_or_one(rank)
     inner: SSAValue | None = None
     places: dict[SSAValue, Linear] = {}
     for axis in axes:
         extent, digit = extent_or_one(axis), Linear.of(lane) % left
         if extent > left:
-            inner = append_axis(launch, Axis(extent // left, Binding.REGISTER, f"{axis.name_hint or 'a'}i"))
+            inner = append_axis(rewriter, launch, Axis(extent // left, Binding.REGISTER, f"{axis.name_hint or 'a'}i"))
             places[axis] = digit * (extent // left) + Linear.of(inner)
         else:
             left //= extent
@@ -109,7 +111,7 @@ def _share(launch: tile.LaunchOp, op: tile.CombineOp, axes: Sequence[SSAValue]) 
     if inner is not None:
         order: list[SSAValue] = [axis for axis in launch.axes if axis is not inner]
         order.insert(order.index(last) + 1, inner)
-        reorder(launch, order)
+        reorder(rewriter, launch, order)
 
 
 def _moved(value: SSAValue, places: Mapping[SSAValue, Linear], user: Operation) -> SSAValue:

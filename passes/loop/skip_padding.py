@@ -33,7 +33,7 @@ from deplodock.analysis.shape.roles import is_part_of
 from deplodock.dialects import loop
 from deplodock.passes.copying import erase_dead
 from deplodock.passes.loop.masks import comparison
-from deplodock.passes.tile.edits import read_from
+from deplodock.passes.tile.edits import read_at
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _skip(op: loop.ReduceOp) -> None:
     assert terminator is not None
     terminator.operands = [chosen.lhs]
     for load, place in places.items():
-        read_from(load, load.source, place)
+        Rewriter.replace_op(load, read_at(load, place))
     for form in known:
         _add(_outermost(op, form), form)
     erase_dead(op.body.block)

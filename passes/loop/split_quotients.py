@@ -36,7 +36,7 @@ from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest, kernels, side_by_side
 from deplodock.analysis.shape.roles import contraction, factors_of, summed_products
 from deplodock.dialects import loop
-from deplodock.passes.tile.edits import read_from
+from deplodock.passes.tile.edits import read_at
 
 
 @dataclass(frozen=True)
@@ -148,4 +148,4 @@ def _split(axis: BlockArgument, cut: AxisPart, innermost: Block) -> None:
     made.location = inner.location = around.location
     Rewriter.replace_op(around, made)
     for load in [op for op in inner.walk() if isinstance(op, loop.LoadOp)]:
-        read_from(load, load.source, subscripts_of(load))
+        Rewriter.replace_op(load, read_at(load, subscripts_of(load)))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xdsl.pattern_rewriter import PatternRewriter
+
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.targets import FIRST_ASYNC_COPIES, capability, target_at
 from deplodock.analysis.operations import label
@@ -28,14 +30,14 @@ class AsyncCopyPass(LaunchRule):
     after = ("stage-inputs", "tma-copy")
     bytes: int = option(min(ASYNC_BYTES), OneOf(ASYNC_BYTES), "the narrowest copies of a thread that are worth it")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _fill(launch, self.bytes)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _fill(rewriter, launch, self.bytes)
 
 
-def _fill(launch: tile.LaunchOp, narrowest: int) -> None:
+def _fill(rewriter: PatternRewriter, launch: tile.LaunchOp, narrowest: int) -> None:
     if capability(target := target_at(launch)) < FIRST_ASYNC_COPIES:
         raise Skip(f"{target.arch.data} has no asynchronous copies; they need sm_{FIRST_ASYNC_COPIES}")
-    fill_by("async", launch, lambda op: _refusal(op, narrowest))
+    fill_by(rewriter, "async", launch, lambda op: _refusal(op, narrowest))
 
 
 def _refusal(op: tile.StageOp, narrowest: int) -> str | None:

@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, i64
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import (
     Linear,
@@ -77,11 +78,11 @@ class BlockifyLaunchPass(LaunchRule):
         kind=Kind.CONTRACTION,
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _blockify(launch, self)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _blockify(rewriter, launch, self)
 
 
-def _blockify(launch: tile.LaunchOp, rule: BlockifyLaunchPass) -> None:
+def _blockify(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: BlockifyLaunchPass) -> None:
     parts = launch.ctas
     if any(axis not in folded(launch) for axis in parts):
         raise Skip("the launch has block axes already")
@@ -100,23 +101,24 @@ def _blockify(launch: tile.LaunchOp, rule: BlockifyLaunchPass) -> None:
         raise NothingToDo("the launch fits one CTA")
     if rule.occupancy is not None:
         launch.properties["occupancy"] = IntegerAttr(rule.occupancy, i64)
+        rewriter.notify_op_modified(launch)
     for rounding in uneven:
-        rounding.apply()
+        rounding.apply(rewriter)
     blocks: list[SSAValue] = []
     rows: list[SSAValue] = []
     threads: list[SSAValue] = []
     for axis in launch.bound_to(Binding.THREAD):
         is_row = roles is not None and axis in roles.m
-        outer, inner = _bind(launch, axis, chosen[axis]) if axis in chosen else ([], [axis])
+        outer, inner = _bind(rewriter, launch, axis, chosen[axis]) if axis in chosen else ([], [axis])
         blocks += outer
         rows += outer if is_row else []
         threads += inner
-    _settle(launch)
+    _settle(rewriter, launch)
     if rows and _runs_longer(launch, rows[-1]):
-        blocks = [_backwards(launch, rows[-1]), *(axis for axis in blocks if axis is not rows[-1])]
+        blocks = [_backwards(rewriter, launch, rows[-1]), *(axis for axis in blocks if axis is not rows[-1])]
     elif rows:
-        blocks = _raster(launch, blocks, rows[-1], rule.raster)
-    reorder(launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
+        blocks = _raster(rewriter, launch, blocks, rows[-1], rule.raster)
+    reorder(rewriter, launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
 def _tile_sizes(
@@ -162,32 +164,36 @@ def _even(extent: int, size: int) -> int:
     return -(-least // power) * power
 
 
-def _bind(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAValue], list[SSAValue]]:
+def _bind(
+    rewriter: PatternRewriter, launch: tile.LaunchOp, axis: SSAValue, size: int
+) -> tuple[list[SSAValue], list[SSAValue]]:
     """Leave `size` coordinates of a thread axis to the CTA, the rest to blocks. Returns the block and thread axes."""
     extent = launch.extent(axis)
     assert extent is not None
     if size == 1 and extent > 1:
-        rebind(launch, axis, Binding.BLOCK)
+        rebind(rewriter, launch, axis, Binding.BLOCK)
         return [axis], []
     if size >= extent:
         return [], [axis]
-    block, thread = split_axis(launch, axis, size, Binding.BLOCK, Binding.THREAD)
+    block, thread = split_axis(rewriter, launch, axis, size, Binding.BLOCK, Binding.THREAD)
     return [block], [thread]
 
 
-def _settle(launch: tile.LaunchOp) -> None:
+def _settle(rewriter: PatternRewriter, launch: tile.LaunchOp) -> None:
     """Rewrite bounds and conditions that are the same for all threads of a CTA, so that they name blocks alone."""
     lanes = {axis for axis in launch.axes if axis not in launch.ctas}
     for op in list(launch.body.walk()):
         if isinstance(op, loop.LoopLike) and op.bound_operands:
             map, op.operands = to_map(bounds_of(op))
             op.properties["bound"] = AffineMapAttr(map)
+            rewriter.notify_op_modified(op)
         elif isinstance(op, loop.WhereOp):
             given = condition_of(op)
             condition = coarsened_condition(given)
             if condition != given and lanes.isdisjoint(condition.roots()):
                 map, op.operands = to_map(to_sides([condition]))
                 op.properties["condition"] = AffineMapAttr(map)
+                rewriter.notify_op_modified(op)
 
 
 def _runs_longer(launch: tile.LaunchOp, rows: SSAValue) -> bool:
@@ -200,17 +206,19 @@ def _runs_longer(launch: tile.LaunchOp, rows: SSAValue) -> bool:
     return any(bounds is not None and bounds[0] > 0 for bounds in ranges)
 
 
-def _backwards(launch: tile.LaunchOp, axis: SSAValue) -> SSAValue:
+def _backwards(rewriter: PatternRewriter, launch: tile.LaunchOp, axis: SSAValue) -> SSAValue:
     """Let the last coordinate of an axis be the first. Returns the axis."""
     index = loop.IndexOp(AffineMap(1, 0, (AffineExpr.dimension(0) * -1 + (launch.extent(axis) or 1) - 1,)), [axis])
     index.result.name_hint = axis.name_hint
-    axis.replace_all_uses_with(index.result)
+    rewriter.replace_all_uses_with(axis, index.result)
     index.operands = [axis]
-    Rewriter.insert_op(index, InsertPoint.at_start(launch.body.block))
+    rewriter.insert(index, InsertPoint.at_start(launch.body.block))
     return axis
 
 
-def _raster(launch: tile.LaunchOp, blocks: list[SSAValue], rows: SSAValue, most: int) -> list[SSAValue]:
+def _raster(
+    rewriter: PatternRewriter, launch: tile.LaunchOp, blocks: list[SSAValue], rows: SSAValue, most: int
+) -> list[SSAValue]:
     """The blocks with the row tiles last, in equal groups of at most `most`; the groups take the place of the rows."""
     extent = launch.extent(rows)
     assert extent is not None
@@ -219,6 +227,6 @@ def _raster(launch: tile.LaunchOp, blocks: list[SSAValue], rows: SSAValue, most:
     if group in (1, extent):
         return blocks if group == 1 else [*others, rows]
     hint = rows.name_hint or "m_b"
-    groups, inner = split_axis(launch, rows, group, Binding.BLOCK, Binding.BLOCK)
+    groups, inner = split_axis(rewriter, launch, rows, group, Binding.BLOCK, Binding.BLOCK)
     groups.name_hint, inner.name_hint = f"{hint.removesuffix('_b')}_g", hint
     return [groups if axis is rows else axis for axis in blocks] + [inner]

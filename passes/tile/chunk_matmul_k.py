@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import AffineMapAttr, UnitAttr
 from xdsl.ir import SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map
 from deplodock.analysis.operations import label
@@ -49,11 +49,11 @@ class ChunkMatmulKPass(LaunchRule):
     bk: int = option(CHUNK, Integers((8, 16, 32, 64, 128)), "elements of k in a chunk")
     kv: int = option(1, Integers((1, 2, 4)), "consecutive elements of k that are read as one vector; 1 for none")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _chunk(launch, self.bk, self.kv)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _chunk(rewriter, launch, self.bk, self.kv)
 
 
-def _chunk(launch: tile.LaunchOp, bk: int, kv: int) -> None:
+def _chunk(rewriter: PatternRewriter, launch: tile.LaunchOp, bk: int, kv: int) -> None:
     roles = contraction_of(launch)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")
@@ -68,16 +68,19 @@ def _chunk(launch: tile.LaunchOp, bk: int, kv: int) -> None:
         raise Skip(f"vectors of {kv} do not divide chunks of {bk}")
     if reduction.trips <= bk:
         raise Skip(f"k has {reduction.trips} elements, one chunk of {bk} holds them")
-    outer, inner = split_loop(reduction, bk)
+    outer, inner = split_loop(rewriter, reduction, bk)
     lanes = [*launch.bound_to(Binding.REGISTER), *(launch.bound_to(Binding.THREAD) if launch.ctas else ())]
-    _leave_out(outer, inner, bk, {axis: launch.extent(axis) or 1 for axis in lanes})
+    _leave_out(rewriter, outer, inner, bk, {axis: launch.extent(axis) or 1 for axis in lanes})
     if kv > 1:
         assert isinstance(inner, loop.ReduceOp)
-        _, vector = split_loop(inner, kv)
+        _, vector = split_loop(rewriter, inner, kv)
         vector.properties["unroll"] = UnitAttr()
+        rewriter.notify_op_modified(vector)
 
 
-def _leave_out(outer: loop.LoopLike, inner: loop.LoopLike, bk: int, sizes: Mapping[SSAValue, int]) -> None:
+def _leave_out(
+    rewriter: PatternRewriter, outer: loop.LoopLike, inner: loop.LoopLike, bk: int, sizes: Mapping[SSAValue, int]
+) -> None:
     """Let the loop over chunks end where the conditions of its elements fail for all of a chunk at once.
 
     The points of a tile, which takes `sizes` of each axis, run it together; conditions that they do not share stay.
@@ -91,7 +94,8 @@ def _leave_out(outer: loop.LoopLike, inner: loop.LoopLike, bk: int, sizes: Mappi
             continue
         bounds.append(shared)
         if equal(bound, shared):
-            Rewriter.erase_op(where)
+            rewriter.erase(where)
     map, operands = to_map(least(bounds))
     outer.operands = operands
     outer.properties["bound"] = AffineMapAttr(map)
+    rewriter.notify_op_modified(outer)

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xdsl.pattern_rewriter import PatternRewriter
+
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import contraction_of, innermost_reduction, row_chain
 from deplodock.dialects import loop, tile
@@ -36,11 +38,11 @@ class ChunkReducePass(LaunchRule):
         None, Integers((2, 4, 8, 16, 32, 64)), "elements of a chunk; by default the most whose slabs fit"
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _chunk_launch(launch, self.size)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _chunk_launch(rewriter, launch, self.size)
 
 
-def _chunk_launch(launch: tile.LaunchOp, wanted: int | None) -> None:
+def _chunk_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, wanted: int | None) -> None:
     nest = launch_nest(launch)
     reductions = nest.reductions()
     if not reductions:
@@ -57,7 +59,7 @@ def _chunk_launch(launch: tile.LaunchOp, wanted: int | None) -> None:
     if not chunks:
         raise Skip("every loop fits its chunk, or runs in chunks already")
     for op, size in chunks:
-        split_loop(op, size)
+        split_loop(rewriter, op, size)
 
 
 def _fitting(launch: tile.LaunchOp, op: loop.ReduceOp) -> int:

@@ -23,7 +23,8 @@ from typing import Literal, TypeAlias
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Region, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.operations import label
@@ -62,11 +63,11 @@ class CooperativeReducePass(LaunchRule):
         "row", Lanes, "whether neighbouring threads share a row (row) or work on neighbouring rows (free)"
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _distribute_launch(launch, self)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _distribute_launch(rewriter, launch, self)
 
 
-def _distribute_launch(launch: tile.LaunchOp, rule: CooperativeReducePass) -> None:
+def _distribute_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: CooperativeReducePass) -> None:
     rows = _rows(launch)
     threads, vector, outer_threads, as_axes = rule.threads, rule.vector, rule.outer, rule.keep == "axes"
     if as_axes:
@@ -86,19 +87,19 @@ def _distribute_launch(launch: tile.LaunchOp, rule: CooperativeReducePass) -> No
     outer: list[Part] = []
     shared: list[Part] = []
     if as_axes and extent is not None and extent > step:
-        shared.append((append_axis(launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step))
+        shared.append((append_axis(rewriter, launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step))
     if outer_threads > 1:
-        outer.append((append_axis(launch, Axis(outer_threads, Binding.THREAD, "u")), 1))
-    shared.append((append_axis(launch, Axis(threads, Binding.THREAD, "t")), vector))
+        outer.append((append_axis(rewriter, launch, Axis(outer_threads, Binding.THREAD, "u")), 1))
+    shared.append((append_axis(rewriter, launch, Axis(threads, Binding.THREAD, "t")), vector))
     if vector > 1:
-        shared.append((append_axis(launch, Axis(vector, Binding.REGISTER, "v")), 1))
+        shared.append((append_axis(rewriter, launch, Axis(vector, Binding.REGISTER, "v")), 1))
     if as_axes:
-        _become_axes(launch, rows, shared)
+        _become_axes(rewriter, launch, rows, shared)
     else:
         for op in rows:
-            _share(op, outer, shared)
+            _share(rewriter, op, outer, shared)
     if rule.lanes == "free":
-        reorder(launch, [*launch.axes[known:], *launch.axes[:known]])
+        reorder(rewriter, launch, [*launch.axes[known:], *launch.axes[:known]])
 
 
 def _rows(launch: tile.LaunchOp) -> list[loop.LoopLike]:
@@ -133,21 +134,21 @@ def _exchanged(launch: tile.LaunchOp) -> SSAValue | None:
     return next((buffer for buffer in written if buffer in read), None)
 
 
-def _share(op: loop.LoopLike, outer: Sequence[Part], shared: Sequence[Part]) -> None:
+def _share(rewriter: PatternRewriter, op: loop.LoopLike, outer: Sequence[Part], shared: Sequence[Part]) -> None:
     """Distribute a row over the shared axes; of several loops these share the innermost, the outer the outermost."""
     chain = row_chain(op)
     first = chain[0]
     if len(chain) == 1:
-        first = _stride(first, shared)
+        first = _stride(rewriter, first, shared)
     else:
-        _stride(chain[-1], shared)
-        first = _stride(first, outer) if outer else first
+        _stride(rewriter, chain[-1], shared)
+        first = _stride(rewriter, first, outer) if outer else first
     if isinstance(first, loop.ReduceOp):
         axes = [axis for axis, _ in (*(outer if len(chain) > 1 else ()), *shared)]
-        _combine(first, first.results, axes, InsertPoint.after(first))
+        _combine(rewriter, first, first.results, axes, InsertPoint.after(first))
 
 
-def _stride(op: loop.LoopLike, shared: Sequence[Part]) -> loop.LoopLike:
+def _stride(rewriter: PatternRewriter, op: loop.LoopLike, shared: Sequence[Part]) -> loop.LoopLike:
     """Leave a loop over every so many elements, the rest distributed over the shared axes; its results are partial."""
     extent, step = op.trips, _step(shared)
     assert extent is not None
@@ -158,40 +159,48 @@ def _stride(op: loop.LoopLike, shared: Sequence[Part]) -> loop.LoopLike:
     else:
         narrowed = loop.ReduceOp(trips, body, op.identities, op.combiner.clone(), unroll=bool(op.unroll))
     old = narrowed.iv
-    serial = body.block.insert_arg(IndexType(), 1)
+    serial = rewriter.insert_block_argument(body.block, 1, IndexType())
     serial.name_hint = "i"
-    recompute(old, [(serial, step), *shared], body.block, extent if extent % step else None)
-    body.block.erase_arg(old)
-    Rewriter.replace_op(op, narrowed)
+    recompute(rewriter, old, [(serial, step), *shared], body.block, extent if extent % step else None)
+    rewriter.erase_block_argument(old)
+    rewriter.replace(op, narrowed)
     return narrowed
 
 
-def _become_axes(launch: tile.LaunchOp, rows: Sequence[loop.LoopLike], parts: Sequence[Part]) -> None:
+def _become_axes(
+    rewriter: PatternRewriter, launch: tile.LaunchOp, rows: Sequence[loop.LoopLike], parts: Sequence[Part]
+) -> None:
     """Dissolve the row loops, all of one extent, into the launch; what the threads do not cover is a register axis."""
     extent, step = rows[0].trips, _step(parts)
     assert extent is not None
     for op in rows[1:]:
-        op.iv.replace_all_uses_with(rows[0].iv)
-    recompute(rows[0].iv, parts, launch.body.block, extent if extent % step else None)
+        rewriter.replace_all_uses_with(op.iv, rows[0].iv)
+    recompute(rewriter, rows[0].iv, parts, launch.body.block, extent if extent % step else None)
     for op in rows:
         for inner in list(op.body.block.ops):
             inner.detach()
-            Rewriter.insert_op(inner, InsertPoint.before(op))
+            rewriter.insert(inner, InsertPoint.before(op))
         if isinstance(op, loop.ReduceOp):
             terminator = op.prev_op
             assert isinstance(terminator, loop.YieldOp)
-            _combine(op, terminator.operands, [axis for axis, _ in parts], InsertPoint.before(op))
-            Rewriter.erase_op(terminator)
-        Rewriter.erase_op(op)
+            _combine(rewriter, op, terminator.operands, [axis for axis, _ in parts], InsertPoint.before(op))
+            rewriter.erase(terminator)
+        rewriter.erase(op)
 
 
-def _combine(op: loop.ReduceOp, partial: Sequence[SSAValue], axes: Sequence[SSAValue], place: InsertPoint) -> None:
+def _combine(
+    rewriter: PatternRewriter,
+    op: loop.ReduceOp,
+    partial: Sequence[SSAValue],
+    axes: Sequence[SSAValue],
+    place: InsertPoint,
+) -> None:
     """Give the users of a reduction the fold of partial results over the axes instead of its results."""
     combined = tile.CombineOp(partial, axes, op.identities, op.combiner.clone())
-    Rewriter.insert_op(combined, place)
+    rewriter.insert(combined, place)
     for old, new in zip(op.results, combined.results, strict=True):
         new.name_hint = old.name_hint
-        old.replace_uses_with_if(new, lambda use: use.operation is not combined)
+        rewriter.replace_uses_with_if(old, new, lambda use: use.operation is not combined)
 
 
 def _step(parts: Sequence[Part]) -> int:

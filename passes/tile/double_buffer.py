@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
 from deplodock.analysis.order.rings import staged_loops
@@ -32,11 +33,11 @@ class DoubleBufferPass(LaunchRule):
     after = ("stage-inputs",)
     depth: int = option(PIPELINE_DEPTH, Integers((2, 3, 4)), "buffers of each slab; at most the steps of the reduction")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _buffer(launch, self.depth)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _buffer(rewriter, launch, self.depth)
 
 
-def _buffer(launch: tile.LaunchOp, depth: int) -> None:
+def _buffer(rewriter: PatternRewriter, launch: tile.LaunchOp, depth: int) -> None:
     found = staged_loops(launch)
     if not found:
         raise Skip("no reduction fills a shared slab in each step; run stage-inputs first")
@@ -56,6 +57,7 @@ def _buffer(launch: tile.LaunchOp, depth: int) -> None:
     _check_budget(launch, deeper)
     for stage, slots in deeper.items():
         stage.properties["buffers"] = IntegerAttr(slots, i64)
+        rewriter.notify_op_modified(stage)
 
 
 def _check_budget(launch: tile.LaunchOp, deeper: dict[tile.StageOp, int]) -> None:

@@ -1,7 +1,8 @@
 """The edits of a launch that the scheduling rules share.
 
-Splitting an axis or a loop keeps the old coordinate alive as a `loop.index`, so users are not touched, and adds a
-`loop.where` when the factor does not divide the extent.
+All go through the rewriter of a pattern, which tells its listeners. Splitting an axis or a loop keeps the old
+coordinate alive as a `loop.index`, so users are not touched, and adds a `loop.where` when the factor does not divide
+the extent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TypeAlias, cast
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import Linear, to_map
 from deplodock.analysis.shape.roles import is_part_of
@@ -35,11 +37,9 @@ class Axis:
     name: str | None
 
 
-def append_loop_axis(launch: tile.LaunchOp, op: loop.ForOp, binding: Binding) -> SSAValue:
+def append_loop_axis(rewriter: PatternRewriter, launch: tile.LaunchOp, op: loop.ForOp, binding: Binding) -> SSAValue:
     """Add an axis with the bound, operands and name of a loop. Returns the axis."""
-    block = launch.body.block
-    axis = block.insert_arg(IndexType(), len(block.args))
-    axis.name_hint = op.iv.name_hint
+    axis = _append_argument(rewriter, launch, op.iv.name_hint)
     old, added = len(launch.extent_operands), len(op.bound_operands)
     shifted = [AffineExpr.dimension(old + i) for i in range(added)]
     extents = [AffineMap(old + added, 0, extent.data.results) for extent in launch.extents]
@@ -47,58 +47,66 @@ def append_loop_axis(launch: tile.LaunchOp, op: loop.ForOp, binding: Binding) ->
     launch.operands = [*launch.extent_operands, *op.bound_operands]
     launch.properties["extents"] = ArrayAttr([AffineMapAttr(extent) for extent in extents])
     launch.properties["bindings"] = ArrayAttr([*launch.bindings, tile.BindingAttr(binding)])
+    rewriter.notify_op_modified(launch)
     return axis
 
 
-def append_axis(launch: tile.LaunchOp, axis: Axis) -> SSAValue:
+def append_axis(rewriter: PatternRewriter, launch: tile.LaunchOp, axis: Axis) -> SSAValue:
     """Add an axis of constant extent, not a lane axis. Returns it."""
-    block = launch.body.block
-    value = block.insert_arg(IndexType(), len(block.args))
-    value.name_hint = axis.name
+    value = _append_argument(rewriter, launch, axis.name)
     extent = AffineMap(len(launch.extent_operands), 0, (AffineExpr.constant(axis.extent),))
     launch.properties["extents"] = ArrayAttr([*launch.extents, AffineMapAttr(extent)])
     launch.properties["bindings"] = ArrayAttr([*launch.bindings, tile.BindingAttr(axis.binding)])
+    rewriter.notify_op_modified(launch)
     return value
 
 
-def reorder(launch: tile.LaunchOp, order: Sequence[SSAValue]) -> list[SSAValue]:
+def _append_argument(rewriter: PatternRewriter, launch: tile.LaunchOp, name: str | None) -> BlockArgument:
+    block = launch.body.block
+    argument = rewriter.insert_block_argument(block, len(block.args), IndexType())
+    argument.name_hint = name
+    return argument
+
+
+def reorder(rewriter: PatternRewriter, launch: tile.LaunchOp, order: Sequence[SSAValue]) -> list[SSAValue]:
     """Put the axes in this order. Returns the axes of the launch, which are new values."""
     block, carriers = launch.body.block, launch.carried_axes()
     old = list(launch.axes)
     place: dict[SSAValue, int] = {axis: i for i, axis in enumerate(old)}
     positions = [place[axis] for axis in order]
     for position in positions:
-        new = block.insert_arg(IndexType(), len(block.args))
-        new.name_hint = old[position].name_hint
-        old[position].replace_all_uses_with(new)
+        new = _append_argument(rewriter, launch, old[position].name_hint)
+        rewriter.replace_all_uses_with(old[position], new)
     for axis in old:
-        block.erase_arg(axis)
+        rewriter.erase_block_argument(axis)
     launch.properties["extents"] = ArrayAttr([launch.extents.data[position] for position in positions])
     launch.properties["bindings"] = ArrayAttr([launch.bindings.data[position] for position in positions])
     moved = dict(zip(positions, block.args, strict=True))
     launch.carry({moved[place[lane]]: moved[place[carrier]] for lane, carrier in carriers.items()})
+    rewriter.notify_op_modified(launch)
     return list(block.args)
 
 
-def append_lane(launch: tile.LaunchOp, carrier: SSAValue, name: str | None) -> SSAValue:
+def append_lane(rewriter: PatternRewriter, launch: tile.LaunchOp, carrier: SSAValue, name: str | None) -> SSAValue:
     """Add a lane axis that a thread axis of constant extent carries. Returns it."""
     extent, carriers = launch.extent(carrier), dict(launch.carried_axes())
     assert extent is not None
-    lane = append_axis(launch, Axis(extent, Binding.LANE, name))
+    lane = append_axis(rewriter, launch, Axis(extent, Binding.LANE, name))
     launch.carry({**carriers, lane: carrier})
     return lane
 
 
-def rebind(launch: tile.LaunchOp, axis: SSAValue, binding: Binding) -> None:
+def rebind(rewriter: PatternRewriter, launch: tile.LaunchOp, axis: SSAValue, binding: Binding) -> None:
     """Change the binding of an axis."""
     assert isinstance(axis, BlockArgument)
     bindings = list(launch.bindings)
     bindings[axis.index] = tile.BindingAttr(binding)
     launch.properties["bindings"] = ArrayAttr(bindings)
+    rewriter.notify_op_modified(launch)
 
 
 def split_axis(
-    launch: tile.LaunchOp, axis: SSAValue, factor: int, outer: Binding, inner: Binding
+    rewriter: PatternRewriter, launch: tile.LaunchOp, axis: SSAValue, factor: int, outer: Binding, inner: Binding
 ) -> tuple[SSAValue, SSAValue]:
     """Split an axis of constant extent E into axes of extents ceil(E / factor) and factor.
 
@@ -109,14 +117,15 @@ def split_axis(
     assert extent is not None
     assert isinstance(axis, BlockArgument)
     hint = axis.name_hint or "a"
-    outer_axis = append_axis(launch, Axis(-(-extent // factor), outer, f"{hint}_{outer.value[0]}"))
-    inner_axis = append_axis(launch, Axis(factor, inner, f"{hint}_{inner.value[0]}"))
-    recompute(axis, [(outer_axis, factor), (inner_axis, 1)], launch.body.block, extent if extent % factor else None)
-    drop_axis(launch, axis)
+    outer_axis = append_axis(rewriter, launch, Axis(-(-extent // factor), outer, f"{hint}_{outer.value[0]}"))
+    inner_axis = append_axis(rewriter, launch, Axis(factor, inner, f"{hint}_{inner.value[0]}"))
+    limit = extent if extent % factor else None
+    recompute(rewriter, axis, [(outer_axis, factor), (inner_axis, 1)], launch.body.block, limit)
+    drop_axis(rewriter, launch, axis)
     return outer_axis, inner_axis
 
 
-def split_loop(op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
+def split_loop(rewriter: PatternRewriter, op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
     """Split a loop of constant extent E into loops of ceil(E / factor) and factor trips. Returns them, outer first.
 
     A reduction becomes two nested ones with the same combiner, so they share accumulators. Where the factor does not
@@ -127,11 +136,12 @@ def split_loop(op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
     hint = op.iv.name_hint or "k"
     old = op.iv
     body = Region(op.body.detach_block(op.body.block))
-    inner_iv = body.block.insert_arg(IndexType(), 1)
+    inner_iv = rewriter.insert_block_argument(body.block, 1, IndexType())
     outer_body = Block(arg_types=[IndexType()])
     outer_body.args[0].name_hint, inner_iv.name_hint = f"{hint}o", f"{hint}i"
-    recompute(old, [(outer_body.args[0], factor), (inner_iv, 1)], body.block, extent if extent % factor else None)
-    body.block.erase_arg(old)
+    limit = extent if extent % factor else None
+    recompute(rewriter, old, [(outer_body.args[0], factor), (inner_iv, 1)], body.block, limit)
+    rewriter.erase_block_argument(old)
     inner = _with_body(op, factor, body)
     inner.attributes |= op.attributes
     if op.unroll:
@@ -142,12 +152,17 @@ def split_loop(op: loop.LoopLike, factor: int) -> tuple[loop.LoopLike, ...]:
     outer = _with_body(op, -(-extent // factor), Region(outer_body))
     for old_result, new in zip(op.results, outer.results, strict=True):
         new.name_hint = old_result.name_hint
-    Rewriter.replace_op(op, outer)
+    rewriter.replace(op, outer)
     return outer, inner
 
 
 def share_loop(
-    op: loop.ReduceOp, axis: SSAValue, parts: int, part: int | None = None, turn: int | None = None
+    rewriter: PatternRewriter,
+    op: loop.ReduceOp,
+    axis: SSAValue,
+    parts: int,
+    part: int | None = None,
+    turn: int | None = None,
 ) -> loop.ReduceOp:
     """Leave of a loop of constant extent E what one of `parts` coordinates of an axis runs: `part` neighbours.
 
@@ -164,23 +179,23 @@ def share_loop(
     narrowed = _with_body(op, trips, body)
     assert isinstance(narrowed, loop.ReduceOp)
     old = narrowed.iv
-    variable = body.block.insert_arg(IndexType(), 1)
+    variable = rewriter.insert_block_argument(body.block, 1, IndexType())
     variable.name_hint = f"{old.name_hint or 'k'}_p"
     if turn is None:
-        index = recompute(old, [(axis, trips), (variable, 1)], body.block)
+        index = recompute(rewriter, old, [(axis, trips), (variable, 1)], body.block)
     else:
         form = Linear.of(variable) // turn * (turn * parts) + Linear.of(axis, turn) + Linear.of(variable) % turn
         index = loop.IndexOp(*to_map([form]))
         index.result.name_hint = old.name_hint
-        old.replace_all_uses_with(index.result)
-        Rewriter.insert_op(index, InsertPoint.at_start(body.block))
+        rewriter.replace_all_uses_with(old, index.result)
+        rewriter.insert(index, InsertPoint.at_start(body.block))
     if trips * parts > extent:
         inner = _innermost_chunk(narrowed).body.block
         place = InsertPoint.after(index) if inner is body.block else InsertPoint.at_start(inner)
-        Rewriter.insert_op(_below(index.result, extent), place)
-    body.block.erase_arg(old)
+        rewriter.insert(_below(index.result, extent), place)
+    rewriter.erase_block_argument(old)
     narrowed.attributes |= op.attributes
-    Rewriter.replace_op(op, narrowed)
+    rewriter.replace(op, narrowed)
     return narrowed
 
 
@@ -205,23 +220,24 @@ def _with_body(op: loop.LoopLike, trips: int, body: Region) -> loop.LoopLike:
     return made
 
 
-def erase_unneeded(block: Block, wanted: Collection[Operation]) -> None:
+def erase_unneeded(rewriter: PatternRewriter, block: Block, wanted: Collection[Operation]) -> None:
     """Erase the operations of a launch body that none of the wanted ones needs."""
     for op in reversed(list(block.ops)):
         if op not in wanted and not any(result.uses for result in op.results):
-            Rewriter.erase_op(op)
+            rewriter.erase(op)
 
 
-def drop_axis(launch: tile.LaunchOp, axis: BlockArgument) -> None:
+def drop_axis(rewriter: PatternRewriter, launch: tile.LaunchOp, axis: BlockArgument) -> None:
     """Remove an axis that has no uses and carries no lane axis."""
     position, carriers = axis.index, launch.carried_axes()
     carriers.pop(axis, None)
-    launch.body.block.erase_arg(axis)
+    rewriter.erase_block_argument(axis)
     for name in ("extents", "bindings"):
         entries = list(cast(ArrayAttr[Attribute], launch.properties[name]))
         del entries[position]
         launch.properties[name] = ArrayAttr(entries)
     launch.carry(carriers)
+    rewriter.notify_op_modified(launch)
 
 
 def total_of(parts: Iterable[Part]) -> Linear:
@@ -233,7 +249,11 @@ def total_of(parts: Iterable[Part]) -> Linear:
 
 
 def computed_of(
-    factor: SSAValue, kind: Callable[[SSAValue], PartOfF32], suffix: str = "", behind: Operation | None = None
+    rewriter: PatternRewriter,
+    factor: SSAValue,
+    kind: Callable[[SSAValue], PartOfF32],
+    suffix: str = "",
+    behind: Operation | None = None,
 ) -> SSAValue:
     """A part of a factor, computed right behind the factor, or another operation; the suffix is that of its name."""
     source = factor.owner
@@ -241,7 +261,7 @@ def computed_of(
     part = kind(factor)
     part.location = source.location
     part.result.name_hint = f"{factor.name_hint}{suffix}" if factor.name_hint else None
-    Rewriter.insert_op(part, InsertPoint.after(behind or source))
+    rewriter.insert(part, InsertPoint.after(behind or source))
     return part.result
 
 
@@ -260,13 +280,18 @@ def read_at(load: loop.LoadOp, forms: Sequence[Linear], source: SSAValue | None 
     return read
 
 
-def read_from(load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> None:
+def read_from(rewriter: PatternRewriter, load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> None:
     """Replace a load by one of a buffer, at some subscripts."""
-    Rewriter.replace_op(load, read_at(load, forms, source))
+    rewriter.replace(load, read_at(load, forms, source))
 
 
 def recompute(
-    old: SSAValue, parts: Sequence[Part], block: Block, limit: int | None = None, offset: int = 0
+    rewriter: PatternRewriter,
+    old: SSAValue,
+    parts: Sequence[Part],
+    block: Block,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> loop.IndexOp:
     """Replace a coordinate by an offset and a sum of parts times strides, at the start of `block`.
 
@@ -283,9 +308,10 @@ def recompute(
     index.result.name_hint = old.name_hint
     for scan in scans_along(old):
         scan.run_along([axis for at in scan.axes for axis in ([value for value, _ in parts] if at is old else [at])])
-    old.replace_all_uses_with(index.result)
+        rewriter.notify_op_modified(scan)
+    rewriter.replace_all_uses_with(old, index.result)
     added: list[Operation] = [index] if limit is None else [index, _below(index.result, limit)]
-    Rewriter.insert_op(added, InsertPoint.at_start(block))
+    rewriter.insert(added, InsertPoint.at_start(block))
     return index
 
 

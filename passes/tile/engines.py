@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xdsl.dialects.builtin import UnitAttr
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects import tile
 from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.tile.rule import Skip, shared_slabs
 
 
-def fill_by(engine: str, launch: tile.LaunchOp, refusal: Callable[[tile.StageOp], str | None]) -> None:
+def fill_by(
+    rewriter: PatternRewriter, engine: str, launch: tile.LaunchOp, refusal: Callable[[tile.StageOp], str | None]
+) -> None:
     """Let an engine, `async` or `tma`, fill the shared slabs of a launch that none fills yet.
 
     `refusal` says why a slab stays as it is, or gives None. Raises Skip with the reasons if all do.
@@ -26,3 +29,4 @@ def fill_by(engine: str, launch: tile.LaunchOp, refusal: Callable[[tile.StageOp]
     for op in waiting:
         if op not in refusals:
             op.properties[engine] = UnitAttr()
+            rewriter.notify_op_modified(op)

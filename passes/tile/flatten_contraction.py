@@ -28,7 +28,8 @@ from math import prod
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
@@ -46,11 +47,11 @@ class FlattenContractionPass(LaunchRule):
     name = "flatten-contraction"
     after = ("tileify",)
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _flatten(launch)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _flatten(rewriter, launch)
 
 
-def _flatten(launch: tile.LaunchOp) -> None:
+def _flatten(rewriter: PatternRewriter, launch: tile.LaunchOp) -> None:
     roles = contraction_of(launch)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction")
@@ -66,11 +67,11 @@ def _flatten(launch: tile.LaunchOp) -> None:
     _check_loops(loops)
     order: list[SSAValue] = list(launch.axes)
     for name, axes in groups.items():
-        order[order.index(axes[-1])] = _join_axes(launch, name, axes)
+        order[order.index(axes[-1])] = _join_axes(rewriter, launch, name, axes)
         order = [axis for axis in order if axis not in axes]
-    reorder(launch, order)
+    reorder(rewriter, launch, order)
     if len(loops) > 1:
-        _join_loops(loops)
+        _join_loops(rewriter, loops)
 
 
 def _check_loops(loops: Sequence[loop.ReduceOp]) -> None:
@@ -83,40 +84,42 @@ def _check_loops(loops: Sequence[loop.ReduceOp]) -> None:
             raise Skip(f"the loop over {label(op.iv)} has a loop.where of its own")
 
 
-def _join_axes(launch: tile.LaunchOp, name: str, axes: Sequence[SSAValue]) -> SSAValue:
+def _join_axes(rewriter: PatternRewriter, launch: tile.LaunchOp, name: str, axes: Sequence[SSAValue]) -> SSAValue:
     """Make one axis of several, which are dropped. Returns it."""
     extents = [launch.extent(axis) or 1 for axis in axes]
-    joined = append_axis(launch, Axis(prod(extents), Binding.THREAD, name))
-    _take_apart(joined, axes, extents, launch.body.block)
+    joined = append_axis(rewriter, launch, Axis(prod(extents), Binding.THREAD, name))
+    _take_apart(rewriter, joined, axes, extents, launch.body.block)
     for axis in axes:
         assert isinstance(axis, BlockArgument)
-        drop_axis(launch, axis)
+        drop_axis(rewriter, launch, axis)
     return joined
 
 
-def _join_loops(loops: Sequence[loop.ReduceOp]) -> None:
+def _join_loops(rewriter: PatternRewriter, loops: Sequence[loop.ReduceOp]) -> None:
     """Make one loop of those of a sum."""
     outer, inner = loops[0], loops[-1]
     variables = [op.iv for op in loops]
     moved = [op for around in loops[:-1] for op in around.body.block.ops if isinstance(op, loop.IndexOp)]
     trips = [op.trips or 1 for op in loops]
     body = Region(inner.body.detach_block(inner.body.block))
-    joined = body.block.insert_arg(IndexType(), 1)
+    joined = rewriter.insert_block_argument(body.block, 1, IndexType())
     joined.name_hint = "k"
     for op in reversed(moved):
         op.detach()
-        Rewriter.insert_op(op, InsertPoint.at_start(body.block))
-    _take_apart(joined, variables, trips, body.block)
-    body.block.erase_arg(variables[-1])
+        rewriter.insert(op, InsertPoint.at_start(body.block))
+    _take_apart(rewriter, joined, variables, trips, body.block)
+    rewriter.erase_block_argument(variables[-1])
     made = loop.ReduceOp(prod(trips), body, outer.identities, outer.combiner.clone())
     made.location = outer.location
     made.attributes |= outer.attributes
     for old, new in zip(outer.results, made.results, strict=True):
         new.name_hint = old.name_hint
-    Rewriter.replace_op(outer, made)
+    rewriter.replace(outer, made)
 
 
-def _take_apart(joined: SSAValue, coordinates: Sequence[SSAValue], extents: Sequence[int], block: Block) -> None:
+def _take_apart(
+    rewriter: PatternRewriter, joined: SSAValue, coordinates: Sequence[SSAValue], extents: Sequence[int], block: Block
+) -> None:
     """Compute coordinates from the one that takes their place, the last of them the fastest."""
     added: list[Operation] = []
     stride = prod(extents)
@@ -125,6 +128,6 @@ def _take_apart(joined: SSAValue, coordinates: Sequence[SSAValue], extents: Sequ
         expr = AffineExpr.dimension(0) // stride if stride > 1 else AffineExpr.dimension(0)
         index = loop.IndexOp(AffineMap(1, 0, (expr % extent if place else expr,)), [joined])
         index.result.name_hint = coordinate.name_hint
-        coordinate.replace_all_uses_with(index.result)
+        rewriter.replace_all_uses_with(coordinate, index.result)
         added.append(index)
-    Rewriter.insert_op(added, InsertPoint.at_start(block))
+    rewriter.insert(added, InsertPoint.at_start(block))

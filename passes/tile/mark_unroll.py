@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.shape.roles import contraction_of, is_part_of
 from deplodock.dialects import loop, tile
@@ -37,12 +38,12 @@ class MarkUnrollPass(LaunchRule):
     after = ("chunk-matmul-k", "chunk-reduce", "cooperative-reduce")
     limit: int = option(LOOP_BODY, Integers((200, 600, 1100)), "the most instructions of an unrolled loop")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _mark_launch(launch, self.limit)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _mark_launch(rewriter, launch, self.limit)
 
 
-def _mark_launch(launch: tile.LaunchOp, limit: int) -> None:
-    marking = Marking(launch, limit)
+def _mark_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, limit: int) -> None:
+    marking = Marking(rewriter, launch, limit)
     known = -1
     while known < marking.marked:
         known = marking.marked
@@ -54,7 +55,8 @@ def _mark_launch(launch: tile.LaunchOp, limit: int) -> None:
 class Marking:
     """Marks the loops of one launch, the innermost first."""
 
-    def __init__(self, launch: tile.LaunchOp, limit: int) -> None:
+    def __init__(self, rewriter: PatternRewriter, launch: tile.LaunchOp, limit: int) -> None:
+        self.rewriter = rewriter
         self.launch = launch
         self.limit = limit
         self.instructions = Instructions(launch)
@@ -73,12 +75,14 @@ class Marking:
         fits = self.limit // max(self.instructions.of_block(op.body.block), 1)
         if op.trips <= fits:
             op.properties["unroll"] = UnitAttr()
+            self.rewriter.notify_op_modified(op)
             self.marked += 1
             return
         factor = max((f for f in range(2, fits + 1) if op.trips % f == 0), default=1)
         if factor > 1 and isinstance(op, loop.ReduceOp) and self._is_chunk(op):
-            _, inner = split_loop(op, factor)
+            _, inner = split_loop(self.rewriter, op, factor)
             inner.properties["unroll"] = UnitAttr()
+            self.rewriter.notify_op_modified(inner)
             self.marked += 1
 
     def _is_chunk(self, op: loop.ReduceOp) -> bool:

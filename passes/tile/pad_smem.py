@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute
-from xdsl.rewriter import Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.banks import SlabBanks, Wavefronts
@@ -38,20 +38,24 @@ class PadSmemPass(LaunchRule):
         None, Integers((1, 2, 4)), "elements to add to each row of every slab, whether or not accesses collide"
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _pad_launch(launch, self.pad)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _pad_launch(rewriter, launch, self.pad)
 
 
-def _pad_launch(launch: tile.LaunchOp, pad: int | None) -> None:
+def _pad_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, pad: int | None) -> None:
     if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
         raise Skip("the slabs are slots of a ring already; run pad-smem before pipeline-k-outer")
     shared = shared_slabs(launch)
     none = "no slab is staged in shared memory; run stage-inputs first"
-    apply_to_any(shared, lambda stage: _pad_slab(launch, stage, shared, pad), none)
+    apply_to_any(shared, lambda stage: _pad_slab(rewriter, launch, stage, shared, pad), none)
 
 
 def _pad_slab(
-    launch: tile.LaunchOp, stage: tile.StageOp, shared: Sequence[tile.StageOp], pad: int | None
+    rewriter: PatternRewriter,
+    launch: tile.LaunchOp,
+    stage: tile.StageOp,
+    shared: Sequence[tile.StageOp],
+    pad: int | None,
 ) -> str | None:
     """Pad a slab where it pays, or by `pad`. Returns the reason where it stays as it is."""
     type, name = loop.memref_of(stage.slab), label(stage.source)
@@ -73,7 +77,7 @@ def _pad_slab(
         wide, reason = _best(banks, type, range(1, period), now, room)
     if wide is None:
         return f"{name}: {reason}"
-    Rewriter.replace_value_with_new_type(stage.slab, wide)
+    rewriter.replace_value_with_new_type(stage.slab, wide)
     return None
 
 

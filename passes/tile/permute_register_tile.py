@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.affine.linear import Linear, form_of
 from deplodock.analysis.operations import label
@@ -54,8 +54,8 @@ class PermuteRegisterTilePass(LaunchRule):
         "the axis of each bit of the lane, the lowest first, such as nmnnm",
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _permute(launch, self)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _permute(rewriter, launch, self)
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class RegisterTile:
         return form.coefficient(self.thread) == self.registers and form.coefficient(self.register) == 1
 
 
-def _permute(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
+def _permute(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
     roles = contraction_of(launch)
     if roles is None:
-        _permute_other(launch, rule)
+        _permute_other(rewriter, launch, rule)
         return
     if launch.carried_axes():
         raise Skip("tensor-tile has placed the registers as its instruction wants them")
@@ -99,13 +99,13 @@ def _permute(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
         raise Skip("the register tile is placed so already")
     axes: list[SSAValue] = list(launch.axes)
     for found, placement in moves:
-        _place(launch, axes, found, placement, vec)
+        _place(rewriter, launch, axes, found, placement, vec)
     if order is not None:
-        _order_lanes(launch, axes, order)
-    reorder(launch, axes)
+        _order_lanes(rewriter, launch, axes, order)
+    reorder(rewriter, launch, axes)
 
 
-def _permute_other(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
+def _permute_other(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
     """Place the neighbours that a thread of any other kernel computes, as `n` says."""
     if rule.n is None:
         raise Skip("the launch has no contraction; n places the outputs of a thread of other kernels")
@@ -113,8 +113,8 @@ def _permute_other(launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None
     if found is None or not _changes(found, rule.n, rule.vec):
         raise Skip("no register tile is there, or it is placed so already")
     axes: list[SSAValue] = list(launch.axes)
-    _place(launch, axes, found, rule.n, rule.vec)
-    reorder(launch, axes)
+    _place(rewriter, launch, axes, found, rule.n, rule.vec)
+    reorder(rewriter, launch, axes)
 
 
 def _tile_along(launch: tile.LaunchOp, axes: Sequence[SSAValue], name: str) -> RegisterTile | None:
@@ -158,7 +158,14 @@ def _changes(found: RegisterTile, placement: str, vec: int) -> bool:
     return placement == "strided" or (placement == "strips" and found.registers > vec)
 
 
-def _place(launch: tile.LaunchOp, axes: list[SSAValue], found: RegisterTile, placement: str, vec: int) -> None:
+def _place(
+    rewriter: PatternRewriter,
+    launch: tile.LaunchOp,
+    axes: list[SSAValue],
+    found: RegisterTile,
+    placement: str,
+    vec: int,
+) -> None:
     """Give a coordinate another placement; `axes` are those of the launch in the order they are to have."""
     t, first, second = (AffineExpr.dimension(i) for i in range(3))
     if placement == "strided":
@@ -166,17 +173,17 @@ def _place(launch: tile.LaunchOp, axes: list[SSAValue], found: RegisterTile, pla
     else:
         place = axes.index(found.register)
         hint = found.register.name_hint or "r"
-        outer, inner = split_axis(launch, found.register, vec, Binding.REGISTER, Binding.REGISTER)
+        outer, inner = split_axis(rewriter, launch, found.register, vec, Binding.REGISTER, Binding.REGISTER)
         outer.name_hint, inner.name_hint = f"{hint}o", f"{hint}v"
         axes[place : place + 1] = [outer, inner]
         expr = t * (vec * found.threads) + first * vec + second
         index = loop.IndexOp(AffineMap(3, 0, (expr,)), [outer, found.thread, inner])
     index.result.name_hint = found.index.result.name_hint
     old = found.index.indices
-    Rewriter.replace_op(found.index, index)
+    rewriter.replace(found.index, index)
     for value in old:
         if isinstance(value.owner, loop.IndexOp) and not list(value.uses):
-            Rewriter.erase_op(value.owner)
+            rewriter.erase(value.owner)
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,10 @@ def _lane_order(
 
 
 def _order_lanes(
-    launch: tile.LaunchOp, axes: list[SSAValue], order: tuple[dict[str, BlockArgument], list[AxisDigit]]
+    rewriter: PatternRewriter,
+    launch: tile.LaunchOp,
+    axes: list[SSAValue],
+    order: tuple[dict[str, BlockArgument], list[AxisDigit]],
 ) -> None:
     """Replace the thread axes by their digits; `axes` are those of the launch in the order they are to have."""
     threads, digits = order
@@ -227,14 +237,16 @@ def _order_lanes(
         hint = threads[digit.letter].name_hint or digit.letter
         is_whole = digit.size == launch.extent(threads[digit.letter])
         name = hint if is_whole else f"{hint.removesuffix('_t')}_l{digit.weight}"
-        parts.append((digit.letter, append_axis(launch, Axis(digit.size, Binding.THREAD, name)), digit.weight))
+        parts.append(
+            (digit.letter, append_axis(rewriter, launch, Axis(digit.size, Binding.THREAD, name)), digit.weight)
+        )
     place = min(axes.index(thread) for thread in threads.values())
     for letter, thread in threads.items():
         own = [(part, weight) for name, part, weight in parts if name == letter]
         if len(own) == 1:
-            thread.replace_all_uses_with(own[0][0])
+            rewriter.replace_all_uses_with(thread, own[0][0])
         else:
-            recompute(thread, own, launch.body.block, None)
-        drop_axis(launch, thread)
+            recompute(rewriter, thread, own, launch.body.block, None)
+        drop_axis(rewriter, launch, thread)
     axes[:] = [axis for axis in axes if axis not in threads.values()]
     axes[place:place] = [part for _, part, _ in parts]

@@ -34,7 +34,8 @@ from typing import Literal, TypeAlias
 from xdsl.dialects.builtin import IndexType, MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import bounds_of, known_points
@@ -78,11 +79,11 @@ class PipelineKOuterPass(LaunchRule):
         "slabs are copied in boxes, which arrive at no others",
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _pipeline_launch(launch, self)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _pipeline_launch(rewriter, launch, self)
 
 
-def _pipeline_launch(launch: tile.LaunchOp, rule: PipelineKOuterPass) -> None:
+def _pipeline_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: PipelineKOuterPass) -> None:
     found = staged_loops(launch)
     if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
         raise Skip("the slabs are on a ring already")
@@ -98,7 +99,7 @@ def _pipeline_launch(launch: tile.LaunchOp, rule: PipelineKOuterPass) -> None:
     if not plans:
         raise Skip(refusals[0])
     for plan in plans:
-        plan.apply()
+        plan.apply(rewriter)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Plan:
     is_mbarrier: bool
     has_producer: bool
 
-    def apply(self) -> None:
+    def apply(self, rewriter: PatternRewriter) -> None:
         """Rewrite the reduction."""
         ring = tile.RingOp(self.depth, is_mbarrier=self.is_mbarrier, has_producer=self.has_producer)
         ring.ring.name_hint = "ring"
@@ -126,15 +127,15 @@ class Plan:
         # A copy into the slot of the step itself comes when that is released.
         behind = ahead if self.distance == self.depth else []
         first_ops = [wait] if behind else [*ahead, wait] if self.is_mbarrier else [wait, *ahead]
-        Rewriter.insert_op(first_ops, InsertPoint.before(self.stages[0]))
+        rewriter.insert(first_ops, InsertPoint.before(self.stages[0]))
         last: Operation = first_ops[-1]
         for op, buffer in pairs:
             for reader in _readers(op):
-                self._read_slot(reader, buffer.result)
+                self._read_slot(rewriter, reader, buffer.result)
             last = max((last, *self._around(buffer.result)), key=_position)
-            Rewriter.erase_op(op)
-        Rewriter.insert_op([tile.ReleaseOp(ring.ring, _step(iv, 0)), *behind], InsertPoint.after(last))
-        Rewriter.insert_op([ring, *buffers, *prologue], InsertPoint.before(self.reduction))
+            rewriter.erase(op)
+        rewriter.insert([tile.ReleaseOp(ring.ring, _step(iv, 0)), *behind], InsertPoint.after(last))
+        rewriter.insert([ring, *buffers, *prologue], InsertPoint.before(self.reduction))
 
     def _prologue(self, pairs: Sequence[tuple[tile.StageOp, tile.AllocOp]], ring: SSAValue) -> loop.ForOp:
         """The copies of the steps that no step before copies."""
@@ -165,13 +166,13 @@ class Plan:
         sides = [side for result in results for side in (AffineExpr.dimension(0) + ahead, result)]
         return AffineMap(1 + len(operands), 0, tuple(sides)), [variable, *operands]
 
-    def _read_slot(self, reader: loop.LoadOp, buffer: SSAValue) -> None:
+    def _read_slot(self, rewriter: PatternRewriter, reader: loop.LoadOp, buffer: SSAValue) -> None:
         """Let a reader of a slab read the slot of the loop's step."""
         dims, map = len(reader.indices), reader.map.data
         slot = AffineExpr.dimension(dims) % self.depth
         read = loop.LoadOp(buffer, AffineMap(dims + 1, 0, (slot, *map.results)), [*reader.indices, self.reduction.iv])
         read.result.name_hint = reader.result.name_hint
-        Rewriter.replace_op(reader, read)
+        rewriter.replace(reader, read)
 
     def _around(self, buffer: SSAValue) -> list[Operation]:
         """The operations directly in the loop that hold a reader of a buffer."""

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.access.alignment import address
 from deplodock.analysis.affine.linear import subscripts_of
@@ -57,11 +58,11 @@ class RegisterTilePass(LaunchRule):
         kind=Kind.OTHER,
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _tile(launch, self)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _tile(rewriter, launch, self)
 
 
-def _tile(launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
+def _tile(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
     if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
         raise Skip("the launch has register axes already")
     cells = _cells(launch, rule)
@@ -75,11 +76,11 @@ def _tile(launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
     registers: list[SSAValue] = []
     for axis, size in cells:
         place = order.index(axis)
-        order[place : place + 1], register = _split(launch, axis, size)
+        order[place : place + 1], register = _split(rewriter, launch, axis, size)
         registers.append(register)
     others = [axis for axis in order if axis not in registers]
     inner = [axis for axis in others if launch.binding(axis) is Binding.REGISTER]
-    reorder(launch, [*(axis for axis in others if axis not in inner), *registers, *inner])
+    reorder(rewriter, launch, [*(axis for axis in others if axis not in inner), *registers, *inner])
 
 
 def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue, int]]:
@@ -126,14 +127,16 @@ def _contiguous_axis(launch: tile.LaunchOp) -> SSAValue:
     raise Skip("no thread axis walks contiguous memory in every store")
 
 
-def _split(launch: tile.LaunchOp, axis: SSAValue, size: int) -> tuple[list[SSAValue], SSAValue]:
+def _split(
+    rewriter: PatternRewriter, launch: tile.LaunchOp, axis: SSAValue, size: int
+) -> tuple[list[SSAValue], SSAValue]:
     """Split a thread axis; returns what stands in its place, and the register axis."""
     if size == launch.extent(axis):
-        rebind(launch, axis, Binding.REGISTER)
+        rebind(rewriter, launch, axis, Binding.REGISTER)
         return [axis], axis
     hint = (axis.name_hint or "a").removesuffix("_t")
     is_part = hint != axis.name_hint
-    thread, register = split_axis(launch, axis, size, Binding.THREAD, Binding.REGISTER)
+    thread, register = split_axis(rewriter, launch, axis, size, Binding.THREAD, Binding.REGISTER)
     thread.name_hint, register.name_hint = f"{hint}_t", f"{hint}_r"
     for use in register.uses:
         if is_part and isinstance(use.operation, loop.IndexOp):

@@ -25,6 +25,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern, op_type_rewrite_pattern
 
 from deplodock.analysis.machine.targets import has_feature, target_at
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
@@ -42,10 +43,18 @@ class RoundFactorsPass(ModulePass):
     name = "round-factors"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for launch in (inner for inner in op.walk() if isinstance(inner, tile.LaunchOp)):
-            contracts = [inner for inner in launch.body.walk() if isinstance(inner, tile.ContractOp) and _rounds(inner)]
-            if contracts and has_feature(target_at(launch), Feature.TF32_ROUNDING):
-                _round(contracts)
+        if any(isinstance(inner, tile.ContractOp) and _rounds(inner) for inner in op.walk()):
+            PatternRewriteWalker(RoundFactors(), apply_recursively=False).rewrite_module(op)
+
+
+class RoundFactors(RewritePattern):
+    """Rounds FP32 factors of the products of a launch."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        contracts = [inner for inner in op.body.walk() if isinstance(inner, tile.ContractOp) and _rounds(inner)]
+        if contracts and has_feature(target_at(op), Feature.TF32_ROUNDING):
+            _round(rewriter, contracts)
 
 
 def _rounds(op: tile.ContractOp) -> bool:
@@ -53,7 +62,7 @@ def _rounds(op: tile.ContractOp) -> bool:
     return op.lhs[0].type == f32 and precision_of(op) == MEDIUM and len(op.pairs) == 1
 
 
-def _round(contracts: Collection[tile.ContractOp]) -> None:
+def _round(rewriter: PatternRewriter, contracts: Collection[tile.ContractOp]) -> None:
     """Round the factors of contracts, each value once."""
     rounded: dict[SSAValue, SSAValue] = {}
     factors = [factor for op in contracts for factor in (*op.lhs, *op.rhs)]
@@ -61,10 +70,12 @@ def _round(contracts: Collection[tile.ContractOp]) -> None:
     for op in contracts:
         for place, factor in enumerate((*op.lhs, *op.rhs)):
             if boxes := _boxes_of(factor, contracts):
-                for box in boxes:
+                for box in (box for box in boxes if not box.is_tf32):
                     box.is_tf32 = UnitAttr()
+                    rewriter.notify_op_modified(box)
             elif in_registers and op.engine.data != WARPGROUPS and not isinstance(factor.owner, RoundTf32Op):
-                op.operands[place] = rounded[factor] = rounded.get(factor) or computed_of(factor, RoundTf32Op)
+                op.operands[place] = rounded[factor] = rounded.get(factor) or computed_of(rewriter, factor, RoundTf32Op)
+                rewriter.notify_op_modified(op)
 
 
 def _boxes_of(factor: SSAValue, contracts: Collection[Operation]) -> list[tile.StageOp | tile.CopyOp]:

@@ -1,7 +1,8 @@
 """What the scheduling rules share: the walk over kernels and launches, options, and the reason of a skip.
 
-A rule is a pass whose fields are its options (`passes/options.py`). An option comes from the pass, else from the
-kernel's `deplodock.schedule` attribute, else from the heuristics of `schedule/choose/`. A kernel whose attribute
+A rule is a rewrite pattern whose fields are its options (`passes/options.py`), and a pass: as such it walks over the
+kernels of a module, each with options of its own. One comes from the pass, else from the kernel's
+`deplodock.schedule` attribute, else from the heuristics of `schedule/choose/`. A kernel whose attribute
 leaves a rule out is skipped, and so is a launch that no step of the rule is for. An option given to the pass that no
 kernel of the module can take is an error. A rule that no schedule may name, as one of another package, has the options
 given to the pass alone, and is left out by none.
@@ -11,18 +12,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeGuard, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.shape.labels import labels
-from deplodock.analysis.shape.nest import kernels, launches
+from deplodock.analysis.shape.nest import kernel_of, kernels, launches
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import tile
 from deplodock.dialects.loop.folds import AxisFold
@@ -46,6 +48,9 @@ RULES = {stage.name: stage for stage in pipeline.RULES}
 """The rules that a schedule may name, in their order."""
 
 
+Root = TypeVar("Root", bound=Operation)
+"""What a rule rewrites: a kernel or a launch."""
+
 Target = TypeVar("Target")
 """What a rule changes in a launch, such as a slab."""
 
@@ -59,70 +64,146 @@ class NothingToDo(Skip):
 
 
 @dataclass(frozen=True)
-class Rule(OptionsPass):
-    """A pass that rewrites kernel functions, each with options of its own."""
+class Rule(OptionsPass, RewritePattern, Generic[Root]):
+    """A rewrite pattern whose fields are its options, and the pass that walks over the kernels of a module with it.
+
+    As a pattern it takes the options that it was given, and the defaults of the others. What it refuses stays as it is.
+    """
 
     @abstractmethod
-    def rewrite(self, function: func.FuncOp, schedule: Schedule) -> None:
-        """Rewrite a kernel function by the steps of this rule; raise Skip, before any change, where it cannot."""
+    def rewrite(self, root: Root, rewriter: PatternRewriter, /) -> None:
+        """Rewrite an operation by the options of this rule, which has them all.
+
+        Raises Skip, before any change, where it cannot.
+        """
+
+    @classmethod
+    @abstractmethod
+    def matches(cls, op: Operation) -> TypeGuard[Root]:
+        """Whether an operation is of the kind that the rule rewrites."""
+
+    @abstractmethod
+    def chosen(self, function: func.FuncOp, schedule: Schedule) -> Mapping[Root, Rule[Root] | Skip]:
+        """For what the rule may rewrite in a kernel: the rule with its options there, or why it leaves it.
+
+        Raises Skip if there is nothing.
+        """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        """Rewrite an operation, unless it is of another kind or the rule refuses it; `remarks.collect` has why."""
+        if self.matches(op):
+            try:
+                self.with_defaults(self.given()).rewrite(op, rewriter)
+            except Skip as skip:
+                remarks.refusal(self.name, kernel_of(op), str(skip))
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Rewrite every kernel of a module.
+        """Rewrite every kernel of a module; see `rewritten`."""
+        self.rewritten(op)
+
+    def rewritten(self, module: ModuleOp) -> list[Operation]:
+        """Rewrite every kernel of a module by the options that it has for this rule. Returns those that have changed.
 
         Raises PassFailedException if an option was given and no kernel takes the rule, if no kernel has the target of a
         step, or if two steps are for one launch.
         """
         given = self.given()
-        scheduled = {function: _steps(self, function, given) for function in kernels(op)}
+        scheduled = {function: _steps(self, function, given) for function in kernels(module)}
         _check_targets(scheduled)
-        refusals: list[tuple[str, Skip]] = []
+        refusals: dict[func.FuncOp, Skip] = {}
+        roots: dict[func.FuncOp, list[Operation]] = {}
+        walk = _AsChosen()
         for function, schedule in scheduled.items():
             try:
                 if not schedule:
                     raise Skip(LEFT_OUT)
-                self.rewrite(function, schedule)
+                chosen = self.chosen(function, schedule)
             except Skip as skip:
-                refusals.append((function.sym_name.data, skip))
-        refused = [(symbol, reason) for symbol, reason in refusals if not isinstance(reason, NothingToDo)]
-        if given and len(refused) == len(scheduled):
+                refusals[function] = skip
+                continue
+            roots[function] = [*chosen]
+            walk.chosen.update({**chosen})
+        walk.over_regions()
+        refusals |= {function: skip for function, own in roots.items() if (skip := _refused(own, walk.refusals))}
+        self._report(scheduled, refusals, given)
+        return [function for function, own in roots.items() if not walk.changed.isdisjoint(own)]
+
+    def _report(self, functions: Collection[func.FuncOp], refusals: Mapping[func.FuncOp, Skip], given: Options) -> None:
+        """Say why kernels stay as they are; PassFailedException if options were given and no kernel takes them."""
+        named = [(function.sym_name.data, refusals[function]) for function in functions if function in refusals]
+        refused = [symbol for symbol, reason in named if not isinstance(reason, NothingToDo)]
+        if given and len(refused) == len(functions):
             options = " ".join(f"{name}={value}" for name, value in given.items())
-            reasons = "; ".join(f"@{symbol}: {reason}" for symbol, reason in refusals) or "the module has no kernel"
+            reasons = "; ".join(f"@{symbol}: {reason}" for symbol, reason in named) or "the module has no kernel"
             raise PassFailedException(f"{self.name}{{{options}}} applies to no kernel: {reasons}")
-        for symbol, reason in refusals:
+        for symbol, reason in named:
             remarks.skip(self.name, symbol, str(reason))
 
 
+@dataclass
+class _AsChosen(RewritePattern):
+    """Applies to each operation the rule that was chosen for it, and keeps what has changed and what was refused."""
+
+    chosen: dict[Operation, Rule[Any] | Skip] = field(default_factory=dict)
+    refusals: dict[Operation, Skip] = field(default_factory=dict)
+    changed: set[Operation] = field(default_factory=set)
+    error: Exception | None = None
+
+    def over_regions(self) -> None:
+        """Walk over the regions that hold these operations.
+
+        Raises what a rule raises, which the walker would put into words of its own.
+        """
+        for region in dict.fromkeys(op.parent_region() for op in self.chosen):
+            assert region is not None
+            PatternRewriteWalker(self, apply_recursively=False).rewrite_region(region)
+            if self.error is not None:
+                raise self.error
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        """Apply the rule of an operation, unless another one has failed."""
+        if op not in self.chosen or self.error is not None:
+            return
+        rule = self.chosen[op]
+        try:
+            if isinstance(rule, Skip):
+                raise rule
+            rule.rewrite(op, rewriter)
+        except Skip as skip:
+            self.refusals[op] = skip
+        except Exception as error:
+            self.error = error
+        if rewriter.has_done_action:
+            self.changed.add(op)
+
+
 @dataclass(frozen=True)
-class LaunchRule(Rule):
+class LaunchRule(Rule[tile.LaunchOp]):
     """A rule that rewrites each launch of a kernel by itself."""
 
-    @abstractmethod
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        """Rewrite a launch by the options of this pass, which has them all; raise Skip where the rule cannot."""
+    @classmethod
+    def matches(cls, op: Operation) -> TypeGuard[tile.LaunchOp]:
+        return isinstance(op, tile.LaunchOp)
 
-    def rewrite(self, function: func.FuncOp, schedule: Schedule) -> None:
-        """Rewrite every launch of a function; if all raise Skip, so does this, first of all for what one lacks."""
+    def chosen(self, function: func.FuncOp, schedule: Schedule) -> dict[tile.LaunchOp, Rule[tile.LaunchOp] | Skip]:
         if not (found := launches(function)):
             raise Skip("no launch; run tileify first")
-        chosen = _step_of_each(function, schedule)
+        steps_of = _step_of_each(function, schedule)
         has_kinds = any(self.options()[name].kind is not None for step in schedule for name in step.options)
         kinds = {launch: kind_of(launch) for launch in found} if has_kinds else {}
-        refusals: list[Skip] = []
-        for launch in found:
+        chosen: dict[tile.LaunchOp, Rule[tile.LaunchOp] | Skip] = {}
+        for launch, step in steps_of.items():
             try:
-                if (step := chosen[launch]) is None:
+                if step is None:
                     raise NothingToDo(LEFT_OUT)
                 options = step.options
                 if has_kinds:
-                    present = {kinds[other] for other in found if chosen[other] is step}
+                    present = {kinds[other] for other in found if steps_of[other] is step}
                     options = self._suited(options, kinds[launch], present)
-                self.with_defaults(options).rewrite_launch(launch)
+                chosen[launch] = self.with_defaults(options)
             except Skip as skip:
-                refusals.append(skip)
-        if len(refusals) == len(found):
-            idle = [isinstance(skip, NothingToDo) for skip in refusals]
-            reason = refusals[0 if all(idle) else idle.index(False)]
-            raise NothingToDo(str(reason)) if any(idle) else reason
+                chosen[launch] = skip
+        return chosen
 
     def _suited(self, options: Options, kind: Kind, present: Collection[Kind]) -> Options:
         """The options for a kind of launch, in a kernel that has launches of some kinds.
@@ -196,7 +277,17 @@ def folded(launch: tile.LaunchOp) -> list[SSAValue]:
     return [axis for op in launch.body.walk() if isinstance(op, AxisFold) for axis in op.axes]
 
 
-def _steps(rule: Rule, function: func.FuncOp, given: Options) -> Schedule:
+def _refused(roots: Collection[Operation], refusals: Mapping[Operation, Skip]) -> Skip | None:
+    """Why a rule left a kernel as it is, first of all for what one lacks; None if it took one of these operations."""
+    skips = [refusals[root] for root in roots if root in refusals]
+    if len(skips) < len(roots):
+        return None
+    idle = [isinstance(skip, NothingToDo) for skip in skips]
+    reason = skips[0 if all(idle) else idle.index(False)]
+    return NothingToDo(str(reason)) if any(idle) else reason
+
+
+def _steps(rule: Rule[Any], function: func.FuncOp, given: Options) -> Schedule:
     """The steps of a rule for a function; none where its schedule leaves the rule out."""
     if rule.name not in RULES:
         return steps({rule.name: given})

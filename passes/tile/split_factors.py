@@ -25,7 +25,7 @@ from math import prod
 
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
@@ -48,50 +48,50 @@ class SplitFactorsPass(LaunchRule):
         CHAIN, Integers((CHAIN // 2, CHAIN), step=8), "elements of k whose products tensor cores add up alone"
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         found = [op for op in launch.body.walk() if isinstance(op, tile.ContractOp) and precision_of(op) == HIGH]
         if not found:
             raise Skip("the launch has no contract of FP32 factors of high precision")
         low: dict[SSAValue, SSAValue] = {}
         for op in found:
-            _promote(_split(op, low), self.chain)
+            _promote(rewriter, _split(rewriter, op, low), self.chain)
 
 
-def _split(op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractOp:
+def _split(rewriter: PatternRewriter, op: tile.ContractOp, low: dict[SSAValue, SSAValue]) -> tile.ContractOp:
     """Let a contract multiply parts; `low` has those of factors already split."""
     pairs: list[tuple[SSAValue, SSAValue]] = []
     for left, right in op.pairs:
-        right, right_low = _parts(right, low)
-        high = computed_of(left, math_ext.HighPartOp, "_high") if op.engine.data == WARPGROUPS else left
-        pairs += [(_low(left, low), right), (high, right_low), (high, right)]
+        right, right_low = _parts(rewriter, right, low)
+        high = computed_of(rewriter, left, math_ext.HighPartOp, "_high") if op.engine.data == WARPGROUPS else left
+        pairs += [(_low(rewriter, left, low), right), (high, right_low), (high, right)]
     made = tile.ContractOp(op.engine.data, pairs, op.axes, op.at, op.result.type)
     made.location = op.location
     made.attributes = dict(op.attributes)
     set_precision_of(made, MEDIUM)
     made.result.name_hint = op.result.name_hint
     known = {factor.owner: None for factor in op.rhs}
-    Rewriter.replace_op(op, made)
+    rewriter.replace(op, made)
     for both in known:
         if isinstance(both, math_ext.WithLowPartOp) and not both.result.uses:
-            Rewriter.erase_op(both)
+            rewriter.erase(both)
     return made
 
 
-def _parts(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
+def _parts(rewriter: PatternRewriter, factor: SSAValue, low: dict[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
     """A factor, of which the engine reads the leading part, and its low part, which may be stored."""
     if isinstance(known := factor.owner, math_ext.WithLowPartOp):
         return known.value, known.low
-    return factor, _low(factor, low)
+    return factor, _low(rewriter, factor, low)
 
 
-def _low(factor: SSAValue, low: dict[SSAValue, SSAValue]) -> SSAValue:
+def _low(rewriter: PatternRewriter, factor: SSAValue, low: dict[SSAValue, SSAValue]) -> SSAValue:
     """The low part of a factor, computed where the factor is."""
     if factor not in low:
-        low[factor] = computed_of(factor, math_ext.LowPartOp, "_low")
+        low[factor] = computed_of(rewriter, factor, math_ext.LowPartOp, "_low")
     return low[factor]
 
 
-def _promote(op: tile.ContractOp, chain: int) -> None:
+def _promote(rewriter: PatternRewriter, op: tile.ContractOp, chain: int) -> None:
     """Mark the loop whose iterations are added up in FP32: the innermost that would make a chain longer than this."""
     length = prod(extent_or_one(axis) for axis in op.axes)
     around = op.parent_op()
@@ -102,10 +102,11 @@ def _promote(op: tile.ContractOp, chain: int) -> None:
             parts = [steps for steps in range(2, chain // length + 1) if trips is not None and trips % steps == 0]
             if parts and trips != parts[-1]:
                 is_unrolled = around.unroll
-                around, _ = split_loop(around, parts[-1])
+                around, _ = split_loop(rewriter, around, parts[-1])
                 assert isinstance(around, loop.ReduceOp)
                 around.unroll = is_unrolled
             around.apart = UnitAttr()
+            rewriter.notify_op_modified(around)
             return
         length *= trips
         inner, around = around.results[place], around.parent_op()

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
@@ -44,11 +45,11 @@ class SplitInnerForSwizzlePass(LaunchRule):
         "bytes of a row, for every slab, whether or not accesses collide; by default the largest that divides the rows",
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _swizzle_launch(launch, self.span)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _swizzle_launch(rewriter, launch, self.span)
 
 
-def _swizzle_launch(launch: tile.LaunchOp, span: int | None) -> None:
+def _swizzle_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, span: int | None) -> None:
     if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
         raise Skip("the slabs are slots of a ring already; run split-inner-for-swizzle before pipeline-k-outer")
     boxed = [op for op in launch.body.walk() if isinstance(op, tile.StageOp) and op.is_tma]
@@ -57,10 +58,10 @@ def _swizzle_launch(launch: tile.LaunchOp, span: int | None) -> None:
     plain = [op for op in boxed if not isinstance(loop.memref_of(op.slab).layout, SwizzleAttr)]
     if not plain:
         raise NothingToDo("the slabs are swizzled already")
-    apply_to_any(plain, lambda op: _swizzle(launch, op, span))
+    apply_to_any(plain, lambda op: _swizzle(rewriter, launch, op, span))
 
 
-def _swizzle(launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str | None:
+def _swizzle(rewriter: PatternRewriter, launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str | None:
     """Swizzle a slab where it pays, or by `span`. Returns the reason where it stays as it is."""
     type, name = loop.memref_of(op.slab), label(op.source)
     row = type.get_shape()[-1] * element_bytes(type.element_type)
@@ -78,9 +79,9 @@ def _swizzle(launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str |
     if isinstance(boxes := boxes_of(slab), str):
         return f"{name}: {boxes}"
     if row == fits:
-        Rewriter.replace_value_with_new_type(op.slab, split)
+        rewriter.replace_value_with_new_type(op.slab, split)
     else:
-        _replace(op, split, map)
+        _replace(rewriter, op, split, map)
     return None
 
 
@@ -98,12 +99,12 @@ def _split(type: MemRefType[Attribute], map: AffineMap, span: int) -> tuple[MemR
     return MemRefType(type.element_type, shape, layout, type.memory_space), split
 
 
-def _replace(op: tile.StageOp, type: MemRefType[Attribute], map: AffineMap) -> None:
+def _replace(rewriter: PatternRewriter, op: tile.StageOp, type: MemRefType[Attribute], map: AffineMap) -> None:
     """Fill a slab of another type and map, and let the readers read it."""
     stage = tile.StageOp(op.source, map, op.indices, type)
     stage.properties = {**op.properties, **stage.properties}
     stage.slab.name_hint = op.slab.name_hint
-    Rewriter.insert_op(stage, InsertPoint.before(op))
+    rewriter.insert(stage, InsertPoint.before(op))
     width = type.get_shape()[-1]
     for reader in [use.operation for use in op.slab.uses]:
         assert isinstance(reader, loop.LoadOp)
@@ -112,5 +113,5 @@ def _replace(op: tile.StageOp, type: MemRefType[Attribute], map: AffineMap) -> N
         dims, symbols = reader.map.data.num_dims, reader.map.data.num_symbols
         read = loop.LoadOp(stage.slab, AffineMap(dims, symbols, subscripts), reader.indices)
         read.result.name_hint = reader.result.name_hint
-        Rewriter.replace_op(reader, read)
-    Rewriter.erase_op(op)
+        rewriter.replace(reader, read)
+    rewriter.erase(op)

@@ -41,7 +41,8 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.machine.targets import FIRST_CLUSTERS, capability, target_at
@@ -72,11 +73,11 @@ class SplitMatmulKPass(LaunchRule):
         "cluster for some threads (cluster)",
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _split(launch, self.s, self.over)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _split(rewriter, launch, self.s, self.over)
 
 
-def _split(launch: tile.LaunchOp, parts: int | None, over: Way) -> None:
+def _split(rewriter: PatternRewriter, launch: tile.LaunchOp, parts: int | None, over: Way) -> None:
     roles = contraction_of(launch)
     if roles is None:
         raise Skip("no reduction of the launch is a contraction")
@@ -95,11 +96,11 @@ def _split(launch: tile.LaunchOp, parts: int | None, over: Way) -> None:
     if parts == 1:
         raise Skip("s=1 leaves k whole")
     if over == "block":
-        _cut(launch, reduction, parts)
+        _cut(rewriter, launch, reduction, parts)
         return
     if over == "cluster":
         _check_clusters(launch)
-    _combine(launch, reduction, parts, Binding.CLUSTER if over == "cluster" else Binding.BLOCK)
+    _combine(rewriter, launch, reduction, parts, Binding.CLUSTER if over == "cluster" else Binding.BLOCK)
 
 
 def _check_clusters(launch: tile.LaunchOp) -> None:
@@ -116,47 +117,49 @@ def _is_part(launch: tile.LaunchOp) -> bool:
     return is_folded or any(isinstance(op.destination.owner, memref.AllocOp) for op in stores)
 
 
-def _combine(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, binding: Binding) -> None:
+def _combine(
+    rewriter: PatternRewriter, launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, binding: Binding
+) -> None:
     """Share a reduction over an axis of CTAs, and give the users of its result the combined parts."""
-    axis = append_axis(launch, Axis(parts, binding, "s"))
+    axis = append_axis(rewriter, launch, Axis(parts, binding, "s"))
     names = [result.name_hint for result in reduction.results]
-    partial = share_loop(reduction, axis, parts)
+    partial = share_loop(rewriter, reduction, axis, parts)
     combined = tile.CombineOp(partial.results, [axis], partial.identities, partial.combiner.clone())
-    Rewriter.insert_op(combined, InsertPoint.after(partial))
+    rewriter.insert(combined, InsertPoint.after(partial))
     for old, new, name in zip(partial.results, combined.results, names, strict=True):
         new.name_hint = name
-        old.replace_uses_with_if(new, lambda use: use.operation is not combined)
-    reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
+        rewriter.replace_uses_with_if(old, new, lambda use: use.operation is not combined)
+    reorder(rewriter, launch, [axis, *(other for other in launch.axes if other is not axis)])
 
 
-def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
+def _cut(rewriter: PatternRewriter, launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int) -> None:
     """Let a launch store partial sums, and a copy of it behind it add them and do what follows."""
     second = launch.clone()
-    Rewriter.insert_op(second, InsertPoint.after(launch))
+    rewriter.insert(second, InsertPoint.after(launch))
     depends = Dependence().of(*reduction.results)
     varying = [axis.index for axis in launch.axes if axis in depends]
     shape = [parts, *(launch.extent(launch.axes[i]) or 0 for i in varying)]
     workspaces = [memref.AllocOp.get(result.type, shape=shape) for result in reduction.results]
     for workspace, result in zip(workspaces, reduction.results, strict=True):
         workspace.memref.name_hint = f"{result.name_hint or 'acc'}_part"
-    Rewriter.insert_op(workspaces, InsertPoint.before(launch))
+    rewriter.insert(workspaces, InsertPoint.before(launch))
 
     position = list(launch.body.block.ops).index(reduction)
     twin = list(second.body.block.ops)[position]
     assert isinstance(twin, loop.ReduceOp)
-    _add_parts(twin, [workspace.memref for workspace in workspaces], [second.axes[i] for i in varying])
-    erase_unneeded(second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
+    _add_parts(rewriter, twin, [workspace.memref for workspace in workspaces], [second.axes[i] for i in varying])
+    erase_unneeded(rewriter, second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
 
     axes = [launch.axes[i] for i in varying]
-    axis = append_axis(launch, Axis(parts, Binding.THREAD, "s"))
-    partial = share_loop(reduction, axis, parts)
+    axis = append_axis(rewriter, launch, Axis(parts, Binding.THREAD, "s"))
+    partial = share_loop(rewriter, reduction, axis, parts)
     stores = [
         loop.StoreOp(result, workspace.memref, _part_map(shape), [axis, *axes])
         for result, workspace in zip(partial.results, workspaces, strict=True)
     ]
-    Rewriter.insert_op(stores, InsertPoint.after(partial))
-    erase_unneeded(launch.body.block, stores)
-    reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
+    rewriter.insert(stores, InsertPoint.after(partial))
+    erase_unneeded(rewriter, launch.body.block, stores)
+    reorder(rewriter, launch, [axis, *(other for other in launch.axes if other is not axis)])
 
 
 def _part_map(shape: Sequence[int]) -> AffineMap:
@@ -170,7 +173,9 @@ def _part_map(shape: Sequence[int]) -> AffineMap:
     return AffineMap(len(shape), 0, (*outer, last))
 
 
-def _add_parts(reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: list[SSAValue]) -> None:
+def _add_parts(
+    rewriter: PatternRewriter, reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: list[SSAValue]
+) -> None:
     """Replace a reduction by one over its stored parts, in their order."""
     shape = loop.memref_of(workspaces[0]).get_shape()
     body = Block(arg_types=[IndexType()])
@@ -180,4 +185,4 @@ def _add_parts(reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: l
     total = loop.ReduceOp(shape[0], Region(body), reduction.identities, reduction.combiner.clone())
     for result, old in zip(total.results, reduction.results, strict=True):
         result.name_hint = old.name_hint
-    Rewriter.replace_op(reduction, total)
+    rewriter.replace(reduction, total)

@@ -35,7 +35,8 @@ from xdsl.dialects import arith, math, memref
 from xdsl.dialects.builtin import ArrayAttr, IndexType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.shape.dependence import Dependence, wheres
@@ -65,7 +66,7 @@ class SplitStreamPass(LaunchRule):
         "how parts lie in the row: each is a stretch of it (stretches), or they take turns of unit elements (turns)",
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         if any(isinstance(value.owner, memref.AllocOp) for op in launch.walk() for value in op.operands):
             raise NothingToDo("the row is shared by CTAs already")
         found = streamed_product(launch_nest(launch))
@@ -82,48 +83,54 @@ class SplitStreamPass(LaunchRule):
         part = -(-trips // (self.s * self.unit)) * self.unit
         if (parts := min(self.s, -(-trips // self.unit)) if self.order == "turns" else -(-trips // part)) < 2:
             raise Skip(f"a part of {part} elements is the whole row of {trips}")
-        _cut(launch, found.reduction, parts, part, self.unit if self.order == "turns" else None)
+        _cut(rewriter, launch, found.reduction, parts, part, self.unit if self.order == "turns" else None)
 
 
-def _cut(launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, part: int, turn: int | None) -> None:
+def _cut(
+    rewriter: PatternRewriter, launch: tile.LaunchOp, reduction: loop.ReduceOp, parts: int, part: int, turn: int | None
+) -> None:
     """Let a launch store what parts of a row leave, and a copy of it behind it fold them and do what follows."""
     second = launch.clone()
-    Rewriter.insert_op(second, InsertPoint.after(launch))
+    rewriter.insert(second, InsertPoint.after(launch))
     dependence = Dependence()
     varying = [[axis.index for axis in launch.axes if axis in dependence.of(value)] for value in reduction.results]
     workspaces: list[SSAValue] = []
     for result, places in zip(reduction.results, varying, strict=True):
         made = memref.AllocOp.get(result.type, shape=[parts, *(launch.extent(launch.axes[i]) or 0 for i in places)])
         made.memref.name_hint = f"{result.name_hint or 'acc'}_part"
-        Rewriter.insert_op(made, InsertPoint.before(launch))
+        rewriter.insert(made, InsertPoint.before(launch))
         workspaces.append(made.memref)
 
     twin = list(second.body.block.ops)[list(launch.body.block.ops).index(reduction)]
     assert isinstance(twin, loop.ReduceOp)
-    _fold_parts(twin, workspaces, [[second.axes[i] for i in places] for places in varying], parts)
-    erase_unneeded(second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
+    _fold_parts(rewriter, twin, workspaces, [[second.axes[i] for i in places] for places in varying], parts)
+    erase_unneeded(rewriter, second.body.block, [op for op in second.body.block.ops if not only_reads(op)])
 
     axes = [[launch.axes[i] for i in places] for places in varying]
-    axis = append_axis(launch, Axis(parts, Binding.THREAD, f"{reduction.iv.name_hint or 'i'}_s"))
-    partial = share_loop(reduction, axis, parts, part, turn)
+    axis = append_axis(rewriter, launch, Axis(parts, Binding.THREAD, f"{reduction.iv.name_hint or 'i'}_s"))
+    partial = share_loop(rewriter, reduction, axis, parts, part, turn)
     stores = [
         loop.StoreOp(result, workspace, AffineMap.identity(1 + len(places)), [axis, *places])
         for result, workspace, places in zip(partial.results, workspaces, axes, strict=True)
     ]
-    Rewriter.insert_op(stores, InsertPoint.after(partial))
-    erase_unneeded(launch.body.block, stores)
-    reorder(launch, [axis, *(other for other in launch.axes if other is not axis)])
+    rewriter.insert(stores, InsertPoint.after(partial))
+    erase_unneeded(rewriter, launch.body.block, stores)
+    reorder(rewriter, launch, [axis, *(other for other in launch.axes if other is not axis)])
 
 
 def _fold_parts(
-    reduction: loop.ReduceOp, workspaces: Sequence[SSAValue], axes: Sequence[Sequence[BlockArgument]], parts: int
+    rewriter: PatternRewriter,
+    reduction: loop.ReduceOp,
+    workspaces: Sequence[SSAValue],
+    axes: Sequence[Sequence[BlockArgument]],
+    parts: int,
 ) -> None:
     """Replace a streaming reduction by one of what its parts have left: the largest maximum, and sums scaled to it."""
     place, weighed = InsertPoint.before(reduction), weighing(reduction)
 
     def add(op: Operation) -> SSAValue:
         op.location = reduction.location
-        Rewriter.insert_op(op, place)
+        rewriter.insert(op, place)
         return op.results[0]
 
     def fold(
@@ -167,4 +174,4 @@ def _fold_parts(
     )
     for result, new in zip(reduction.results, (largest, *total.results), strict=True):
         new.name_hint = result.name_hint
-    Rewriter.replace_op(reduction, [], [largest, *total.results])
+    rewriter.replace(reduction, [], [largest, *total.results])

@@ -28,7 +28,8 @@ from typing import Literal, TypeAlias
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.division import Division
@@ -76,8 +77,10 @@ class StageInputsPass(LaunchRule):
         "the most registers of a thread that a slab in registers takes, of 4 bytes",
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        apply_to_any(_groups(launch), lambda group: _stage(launch, group, self), "no input is read from global memory")
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        apply_to_any(
+            _groups(launch), lambda group: _stage(rewriter, launch, group, self), "no input is read from global memory"
+        )
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ def _reduction(launch: tile.LaunchOp, group: LoadGroup) -> Operation | None:
     return next((op for op in group.block.ops if isinstance(op, loop.ReduceOp)), None)
 
 
-def _stage(launch: tile.LaunchOp, group: LoadGroup, rule: StageInputsPass) -> str | None:
+def _stage(rewriter: PatternRewriter, launch: tile.LaunchOp, group: LoadGroup, rule: StageInputsPass) -> str | None:
     """Stage a group where it pays. Returns the reason where it does not."""
     reduction = _reduction(launch, group)
     registers, reason = _in_registers(launch, group, rule.values, is_late=reduction is not None)
@@ -155,13 +158,16 @@ def _stage(launch: tile.LaunchOp, group: LoadGroup, rule: StageInputsPass) -> st
         for load in group.loads:
             for around in _loops_inside(load):
                 around.properties["unroll"] = UnitAttr()
-        _rewrite(group, registers, Memory.REGISTER, reduction or group.anchor())
+                rewriter.notify_op_modified(around)
+        _rewrite(rewriter, group, registers, Memory.REGISTER, reduction or group.anchor())
         return None
     if rule.memory == "register":
         return f"{group.name}: {reason or 'a thread reads each element once'}"
     shared, shared_reason = _in_shared(launch, group)
     if shared is not None:
-        _rewrite(group, _k_first(launch, group, shared, rule.transpose), Memory.SHARED, reduction or group.anchor())
+        _rewrite(
+            rewriter, group, _k_first(launch, group, shared, rule.transpose), Memory.SHARED, reduction or group.anchor()
+        )
         return None
     return f"{group.name}: {'; '.join(dict.fromkeys(filter(None, (reason, shared_reason))))}"
 
@@ -288,7 +294,9 @@ def _free_shared_bytes(launch: tile.LaunchOp) -> int:
     return shared_budget(launch) - used
 
 
-def _rewrite(group: LoadGroup, footprint: Footprint, memory: Memory, anchor: Operation) -> None:
+def _rewrite(
+    rewriter: PatternRewriter, group: LoadGroup, footprint: Footprint, memory: Memory, anchor: Operation
+) -> None:
     """Fill the slab before `anchor` and read it instead of the buffer."""
     source = group.loads[0].source
     element = loop.memref_of(source).element_type
@@ -305,13 +313,13 @@ def _rewrite(group: LoadGroup, footprint: Footprint, memory: Memory, anchor: Ope
     stage.slab.name_hint = (
         f"{source.name_hint}_{'smem' if memory is Memory.SHARED else 'reg'}" if source.name_hint else None
     )
-    Rewriter.insert_op(stage, InsertPoint.before(anchor))
+    rewriter.insert(stage, InsertPoint.before(anchor))
     for reader in footprint.readers:
-        _read_slab(reader, stage.slab)
+        _read_slab(rewriter, reader, stage.slab)
 
 
-def _read_slab(reader: Reader, slab: SSAValue) -> None:
-    read_from(reader.load, slab, [_named(form, reader.load.indices) for form in reader.subscripts])
+def _read_slab(rewriter: PatternRewriter, reader: Reader, slab: SSAValue) -> None:
+    read_from(rewriter, reader.load, slab, [_named(form, reader.load.indices) for form in reader.subscripts])
 
 
 def _dominating(indices: Sequence[SSAValue], anchor: Operation) -> list[SSAValue]:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import MemRefType, UnitAttr
 from xdsl.ir import Attribute
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.affine.linear import known_points
@@ -47,15 +48,15 @@ class StageWindowsPass(LaunchRule):
         WINDOW_VALUES, Integers((32, 64, 128)), "the most values of 4 bytes that the windows of a thread have"
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         if contraction_of(launch) is not None:
             raise Skip("it is a contraction, whose slabs all threads of a CTA share")
         loads = [op for op in launch.body.walk() if isinstance(op, loop.LoadOp) and tile.memory_of(op.source) is None]
         none = "no input is read from global memory"
-        apply_to_any(loads, lambda load: _stage(launch, load, self.values), none)
+        apply_to_any(loads, lambda load: _stage(rewriter, launch, load, self.values), none)
 
 
-def _stage(launch: tile.LaunchOp, load: loop.LoadOp, most: int) -> str | None:
+def _stage(rewriter: PatternRewriter, launch: tile.LaunchOp, load: loop.LoadOp, most: int) -> str | None:
     """Stage what a load reads, where outputs share it. Returns the reason where it does not pay."""
     reason = "no reduction reads it"
     for loops in _chains(load):
@@ -67,7 +68,7 @@ def _stage(launch: tile.LaunchOp, load: loop.LoadOp, most: int) -> str | None:
         if known_points(root for root in inside if root in found) <= slab.elements:
             return f"{label(load.source)}: a thread reads each element once"
         if slab.elements * element_bytes(loop.memref_of(load.source).element_type) // 4 <= most:
-            _rewrite(load, _in_whole_accesses(slab), loops)
+            _rewrite(rewriter, load, _in_whole_accesses(slab), loops)
             return None
         reason = f"its slab of {slab.elements} elements exceeds {most} registers"
     return f"{label(load.source)}: {reason}"
@@ -100,15 +101,18 @@ def _in_whole_accesses(slab: Footprint) -> Footprint:
     return replace(slab, shape=(*slab.shape[:-1], row), origin=(*outer, last - before), readers=tuple(readers))
 
 
-def _rewrite(load: loop.LoadOp, footprint: Footprint, loops: Sequence[loop.ReduceOp]) -> None:
+def _rewrite(
+    rewriter: PatternRewriter, load: loop.LoadOp, footprint: Footprint, loops: Sequence[loop.ReduceOp]
+) -> None:
     """Fill the slab before the loops, which are unrolled, and read it instead of the buffer."""
     element = loop.memref_of(load.source).element_type
     slab: MemRefType[Attribute] = MemRefType(element, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
     stage = tile.StageOp(load.source, *footprint.map(), slab, None)
     stage.location = load.location
     stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None
-    Rewriter.insert_op(stage, InsertPoint.before(loops[0]))
+    rewriter.insert(stage, InsertPoint.before(loops[0]))
     for around in loops:
         around.properties["unroll"] = UnitAttr()
+        rewriter.notify_op_modified(around)
     (reader,) = footprint.readers
-    read_from(load, stage.slab, reader.subscripts)
+    read_from(rewriter, load, stage.slab, reader.subscripts)

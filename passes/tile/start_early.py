@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import UnitAttr
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.machine.targets import capability, has_feature, target_at
 from deplodock.dialects import tile
@@ -30,9 +31,10 @@ class StartEarlyPass(LaunchRule):
 
     name = "start-early"
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         if launch.early is not None:
             raise Skip("it starts early already")
         if not has_feature(target := target_at(launch), Feature.EARLY_LAUNCHES):
             raise Skip(f"sm_{capability(target)} has no {Feature.EARLY_LAUNCHES}")
         launch.early = UnitAttr()
+        rewriter.notify_op_modified(launch)

@@ -15,7 +15,7 @@ from math import inf
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import Linear, condition_of, subscripts_of, to_map, to_sides
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
@@ -50,11 +50,11 @@ class EngineTiling(StreamTiling, ABC):
                 form = comparison(condition.owner) if isinstance(condition.owner, arith.CmpiOp) else None
                 if form is not None and all(map(is_coordinate, form.roots())):
                     inside = loop.InsideOp(*to_map(to_sides([form])))
-                    Rewriter.insert_op(inside, place)
+                    self.rewriter.insert(inside, place)
                     condition, place = inside.result, InsertPoint.after(inside)
                 masked = arith.SelectOp(condition, raw, op.rhs)
                 masked.location, masked.result.name_hint = op.location, score.name_hint
-                Rewriter.insert_op(masked, place)
+                self.rewriter.insert(masked, place)
                 return masked.result, factor
             case _:
                 return score, None
@@ -72,7 +72,7 @@ class EngineTiling(StreamTiling, ABC):
             return weight
         rounded = arith.TruncFOp(weight, type)
         rounded.result.name_hint = weight.name_hint
-        Rewriter.insert_op(rounded, place)
+        self.rewriter.insert(rounded, place)
         return rounded.result
 
     def is_factor(self, load: loop.LoadOp, reduction: loop.ReduceOp) -> bool:

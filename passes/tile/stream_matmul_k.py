@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i64
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.affine.linear import known_points, subscripts_of
@@ -51,11 +52,11 @@ class StreamMatmulKPass(LaunchRule):
 
     unit: Unit = option("step", Unit, "what CTAs share: the steps of all tiles, or whole tiles")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _stream(launch, self.ctas, self.unit)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _stream(rewriter, launch, self.ctas, self.unit)
 
 
-def _stream(launch: tile.LaunchOp, ctas: int | None, unit: Unit) -> None:
+def _stream(rewriter: PatternRewriter, launch: tile.LaunchOp, ctas: int | None, unit: Unit) -> None:
     if launch.stream is not None:
         raise Skip("CTAs share the steps of all tiles already")
     if (roles := contraction_of(launch)) is None:
@@ -79,6 +80,7 @@ def _stream(launch: tile.LaunchOp, ctas: int | None, unit: Unit) -> None:
         raise Skip(f"{ctas} CTAs would run {shares.length} steps each, and the ring has {depth} slots; take fewer")
     launch.stream = IntegerAttr(shares.busy, i64)
     launch.takes_tiles = UnitAttr() if shares.takes_tiles else None
+    rewriter.notify_op_modified(launch)
 
 
 def _ring(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> tile.RingOp:

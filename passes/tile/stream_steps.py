@@ -16,7 +16,8 @@ from typing import cast
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import (
     Linear,
@@ -73,8 +74,14 @@ class StreamTiling(ABC):
     """The register axes of rows that each thread holds for all steps; without them they are in shared memory."""
 
     def __init__(
-        self, launch: tile.LaunchOp, found: StreamedProduct, rows: SSAValue, sizes: tuple[int, int, int]
+        self,
+        rewriter: PatternRewriter,
+        launch: tile.LaunchOp,
+        found: StreamedProduct,
+        rows: SSAValue,
+        sizes: tuple[int, int, int],
     ) -> None:
+        self.rewriter = rewriter
         self.launch = launch
         self.found = found
         self.m, self.n, self.slices = sizes
@@ -139,7 +146,7 @@ class StreamTiling(ABC):
 
     def axis(self, extent: int, binding: Binding, name: str) -> SSAValue:
         """A new axis of the launch."""
-        return append_axis(self.launch, Axis(extent, binding, name))
+        return append_axis(self.rewriter, self.launch, Axis(extent, binding, name))
 
     def run(self) -> None:
         """Rewrite the launch."""
@@ -150,27 +157,29 @@ class StreamTiling(ABC):
             offset = -parts[0][1] * ((self.launch.extent(parts[0][0]) or 1) - 1) if parts[0][1] < 0 else 0
             self._recompute(axis, parts, extent if points > extent else None, offset)
         for axis in others:
-            rebind(self.launch, axis, Binding.BLOCK)
+            rebind(self.rewriter, self.launch, axis, Binding.BLOCK)
         self._stage(reduction := self._run_in_steps())
-        _pad(reduction)
+        _pad(self.rewriter, reduction)
         for axis in self.outer:
             assert isinstance(axis, BlockArgument)
-            drop_axis(self.launch, axis)
+            drop_axis(self.rewriter, self.launch, axis)
         block, stride = self.rows[0]
         first = [block] if stride < 0 else []
-        reorder(self.launch, [*first, *others, *(axis for axis in self.own if axis not in first)])
+        reorder(self.rewriter, self.launch, [*first, *others, *(axis for axis in self.own if axis not in first)])
 
     def _recompute(self, axis: SSAValue, parts: Sequence[Part], limit: int | None, offset: int) -> None:
         """Replace a coordinate of the output; behind the reduction, by that of what a slice keeps."""
         kept = [(self.share[1] if self.share and part is self.share[0] else part, stride) for part, stride in parts]
         kept = [(part, stride) for part, stride in kept if part is not self.spare]
-        index = recompute(axis, kept, self.launch.body.block, limit, offset)
+        index = recompute(self.rewriter, axis, kept, self.launch.body.block, limit, offset)
         if kept != parts:
             inside = loop.IndexOp(*to_map([total_of(parts) + offset]))
             inside.result.name_hint = index.result.name_hint
-            Rewriter.insert_op(inside, InsertPoint.after(index))
+            self.rewriter.insert(inside, InsertPoint.after(index))
             reduction = self.found.reduction
-            index.result.replace_uses_with_if(inside.result, lambda use: reduction.is_ancestor(use.operation))
+            self.rewriter.replace_uses_with_if(
+                index.result, inside.result, lambda use: reduction.is_ancestor(use.operation)
+            )
 
     def _places(self, is_wide: bool) -> Places:
         """Where slices take what they fold, of values that vary along the columns, or others."""
@@ -184,13 +193,13 @@ class StreamTiling(ABC):
         body, trips = old.body.block, old.trips or 0
         conditions = [condition_of(where) for where in wheres(body)]
         for where in wheres(body):
-            Rewriter.erase_op(where)
-        step = body.insert_arg(IndexType(), 1)
+            self.rewriter.erase(where)
+        step = self.rewriter.insert_block_argument(body, 1, IndexType())
         step.name_hint = f"{self.hints[2]}_o"
         first = self._first(conditions, old.iv)
-        key = recompute(old.iv, [(step, self.step), *self.slice, *self.keys], body)
+        key = recompute(self.rewriter, old.iv, [(step, self.step), *self.slice, *self.keys], body)
         if first is not None:
-            key = _moved(key, first)
+            key = _moved(self.rewriter, key, first)
         key = self.tile_scores(key)
         conditions = [form.substitute(old.iv, Linear.of(key.result)) for form in conditions]
         conditions.append(Linear.of(key.result) - trips)
@@ -198,7 +207,7 @@ class StreamTiling(ABC):
         if (range := first.range()) is None or range[0] < 0:
             conditions.append(-Linear.of(key.result) - 1)
         bounds, left = self._bounds(conditions, key.result, first)
-        body.erase_arg(old.iv)
+        self.rewriter.erase_block_argument(old.iv)
         self._fold_step(body, key, left)
         map, operands = to_map(bounds)
         region = Region(old.body.detach_block(body))
@@ -206,7 +215,7 @@ class StreamTiling(ABC):
         made.location = old.location
         for result, before in zip(made.results, old.results, strict=True):
             result.name_hint = before.name_hint
-        Rewriter.replace_op(old, made)
+        self.rewriter.replace(old, made)
         if self.slice:
             self._fold_slices(made)
         return made
@@ -265,7 +274,7 @@ class StreamTiling(ABC):
 
         def add(op: Operation) -> SSAValue:
             op.location = terminator.location
-            Rewriter.insert_op(op, place)
+            self.rewriter.insert(op, place)
             return op.results[0]
 
         def fold(value: SSAValue, cls: type[Operation]) -> SSAValue:
@@ -294,8 +303,8 @@ class StreamTiling(ABC):
             else:
                 is_one = isinstance(value.owner, arith.ConstantOp) and value.owner.value == one
                 yielded.append(fold(weight if is_one else add(product_like(by, value, weight)), arith.AddfOp))
-        Rewriter.replace_op(terminator, loop.YieldOp(*yielded))
-        erase_dead(body)
+        self.rewriter.replace(terminator, loop.YieldOp(*yielded))
+        erase_dead(body, self.rewriter.erase)
 
     def _weight(self, shifted: SSAValue) -> math.ExpOp:
         """The weight of a score less the limit."""
@@ -324,7 +333,7 @@ class StreamTiling(ABC):
         def add(op: Operation) -> SSAValue:
             nonlocal place
             op.location = reduction.location
-            Rewriter.insert_op(op, place)
+            self.rewriter.insert(op, place)
             place = InsertPoint.after(op)
             return op.results[0]
 
@@ -344,6 +353,7 @@ class StreamTiling(ABC):
             whole.name_hint = result.name_hint
             for use in users[result]:
                 use.operation.operands[use.index] = whole
+                self.rewriter.notify_op_modified(use.operation)
 
     def _stage(self, reduction: loop.ReduceOp) -> None:
         """Copy what the sums of products read of global memory on chip: what no step changes once, else in each."""
@@ -367,8 +377,8 @@ class StreamTiling(ABC):
             stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_smem"
             is_fixed = step not in operands
             place = InsertPoint.before(reduction) if is_fixed else InsertPoint.at_start(reduction.body.block)
-            Rewriter.insert_op(stage, place)
-            read_from(load, stage.slab, footprint.readers[0].subscripts)
+            self.rewriter.insert(stage, place)
+            read_from(self.rewriter, load, stage.slab, footprint.readers[0].subscripts)
 
     def _hold(self, load: loop.LoadOp, inside: Sequence[SSAValue], place: InsertPoint) -> None:
         """Let each thread copy the rows that it reads to registers."""
@@ -379,11 +389,11 @@ class StreamTiling(ABC):
         stage = tile.StageOp(load.source, *footprint.map(), slab)
         stage.location = load.location
         stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_reg"
-        Rewriter.insert_op(stage, place)
-        read_from(load, stage.slab, footprint.readers[0].subscripts)
+        self.rewriter.insert(stage, place)
+        read_from(self.rewriter, load, stage.slab, footprint.readers[0].subscripts)
 
 
-def _pad(reduction: loop.ReduceOp) -> None:
+def _pad(rewriter: PatternRewriter, reduction: loop.ReduceOp) -> None:
     """Let reads of global memory give 0 at elements beyond the row, whose scores are then left out."""
     for load in [op for op in reduction.body.walk() if isinstance(op, loop.LoadOp)]:
         if tile.memory_of(load.source) is not None:
@@ -392,11 +402,12 @@ def _pad(reduction: loop.ReduceOp) -> None:
         along = [pair for pair in zip(subscripts_of(load), extents, strict=True) if pair[0].depends_on(reduction.iv)]
         if any((range := form.range()) is None or range[0] < 0 or range[1] >= extent for form, extent in along):
             load.properties["padded"] = UnitAttr()
+            rewriter.notify_op_modified(load)
 
 
-def _moved(index: loop.IndexOp, distance: Linear) -> loop.IndexOp:
+def _moved(rewriter: PatternRewriter, index: loop.IndexOp, distance: Linear) -> loop.IndexOp:
     """Move a coordinate by a distance. Returns what replaces it."""
     moved = loop.IndexOp(*to_map([form_of_value(index.result) + distance]))
     moved.result.name_hint = index.result.name_hint
-    Rewriter.replace_op(index, moved)
+    rewriter.replace(index, moved)
     return moved

@@ -40,7 +40,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
 from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
@@ -102,12 +103,13 @@ class StreamTilePass(LaunchRule):
 
     occupancy: int | None = option(None, Integers((1, 2)), "CTAs that the registers of an SM are to hold")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        self._tile(launch)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        self._tile(rewriter, launch)
         if self.occupancy is not None:
             launch.occupancy = IntegerAttr(self.occupancy, i64)
+            rewriter.notify_op_modified(launch)
 
-    def _tile(self, launch: tile.LaunchOp) -> None:
+    def _tile(self, rewriter: PatternRewriter, launch: tile.LaunchOp) -> None:
         """Rewrite a launch; raise Skip where the rule cannot."""
         found = _found(launch)
         sizes, target = (self.m, self.n, self.slices), target_at(launch)
@@ -123,7 +125,8 @@ class StreamTilePass(LaunchRule):
                 raise Skip(f"the {self.n} elements of a step are no multiple of the {lanes} threads of a row")
             if self.features > 1 and (found.scores.trips or 0) % (self.features * VECTOR):
                 raise Skip(f"{self.features} threads have no whole accesses of {found.scores.trips} features")
-            _ThreadTiling(launch, found, _rows_of(launch, found), sizes, (self.side, self.lanes, self.features)).run()
+            team = self.side, self.lanes, self.features
+            _ThreadTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes, team).run()
             return
         rows, team = (ROWS, "warpgroup") if self.engine == WARPGROUPS else (self.warp, "warp")
         if self.m % rows:
@@ -139,9 +142,9 @@ class StreamTilePass(LaunchRule):
             raise Skip(str(error)) from error
         if self.engine == WARPGROUPS:
             check_boxes(found)
-            WarpgroupTiling(launch, found, _rows_of(launch, found), sizes).run()
+            WarpgroupTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes).run()
             return
-        WarpTiling(launch, found, _rows_of(launch, found), sizes, engine, self.warp).run()
+        WarpTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes, engine, self.warp).run()
 
 
 def _found(launch: tile.LaunchOp) -> StreamedProduct:
@@ -157,29 +160,29 @@ def _found(launch: tile.LaunchOp) -> StreamedProduct:
     return found
 
 
-def _rows_of(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
+def _rows_of(rewriter: PatternRewriter, launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
     """The axis of rows: where there is none, one is made of neighbours that share their keys, or of one row."""
     if found.rows is not None:
         return found.rows
     if found.shared is None:
-        return _one_row(launch, found)
+        return _one_row(rewriter, launch, found)
     axis, count = found.shared
-    _, rows = split_axis(launch, axis, count, Binding.THREAD, Binding.THREAD)
+    _, rows = split_axis(rewriter, launch, axis, count, Binding.THREAD, Binding.THREAD)
     for load in [op for op in found.reduction.body.walk() if isinstance(op, loop.LoadOp)]:
-        read_from(load, load.source, subscripts_of(load))
+        read_from(rewriter, load, load.source, subscripts_of(load))
     return rows
 
 
-def _one_row(launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
+def _one_row(rewriter: PatternRewriter, launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
     """An axis of one row, along which the factor of the scores that has no keys is read: its tile has more of them."""
-    row = append_axis(launch, Axis(1, Binding.THREAD, "row"))
+    row = append_axis(rewriter, launch, Axis(1, Binding.THREAD, "row"))
     (product,) = summed_products(found.scores)
     for load in [read for factor in factors_of(product)[0] if (read := read_of(factor)) is not None]:
         forms = subscripts_of(load)
         others = [d for d, form in enumerate(forms) if not form.depends_on(found.scores.iv)]
         if others and not any(form.depends_on(found.reduction.iv) for form in forms):
             forms = [form + Linear.of(row) if d == others[-1] else form for d, form in enumerate(forms)]
-            read_from(load, load.source, forms)
+            read_from(rewriter, load, load.source, forms)
     return row
 
 
@@ -188,6 +191,7 @@ class _ThreadTiling(StreamTiling):
 
     def __init__(
         self,
+        rewriter: PatternRewriter,
         launch: tile.LaunchOp,
         found: StreamedProduct,
         rows: SSAValue,
@@ -197,7 +201,7 @@ class _ThreadTiling(StreamTiling):
         self.side, self.lanes, self.features = team
         self.parts: Sequence[Part] = ()
         """The lane axes of the threads that share the sum of products of a score, each with its distance in threads."""
-        super().__init__(launch, found, rows, sizes)
+        super().__init__(rewriter, launch, found, rows, sizes)
 
     def append_axes(self) -> None:
         """Add the axes of the tile: the rows and the keys of a thread lie apart, so that those of lanes are near."""
@@ -219,19 +223,19 @@ class _ThreadTiling(StreamTiling):
         strips = self.axis(-(-extents[1] // (lanes * vector)), Binding.REGISTER, f"{column}_r")
         neighbours = self.axis(vector, Binding.REGISTER, f"{column}_v")
         keys = [self.axis(self.n // far // share, Binding.REGISTER, f"{key}_r")]
-        lane = append_lane(launch, threads[0][0], f"{key}_t")
+        lane = append_lane(self.rewriter, launch, threads[0][0], f"{key}_t")
         feature = f"{self.found.scores.iv.name_hint or 'e'}_t"
-        self.parts = [(append_lane(launch, axis, feature), distance) for axis, distance in threads[1:]]
+        self.parts = [(append_lane(self.rewriter, launch, axis, feature), distance) for axis, distance in threads[1:]]
         carried = [lane, *(axis for axis, _ in self.parts)]
         if self.parts:
             self.held_axes = [self.row_registers]
         if share > 1:
             keys.append(self.axis(share, Binding.REGISTER, f"{key}_s"))
-            self.key_share = keys[1], append_lane(launch, threads[1][0], f"{key}_l")
+            self.key_share = keys[1], append_lane(self.rewriter, launch, threads[1][0], f"{key}_l")
             carried.append(self.key_share[1])
         shared = next((axis for axis in (strips, neighbours) if launch.extent(axis) == self.slices), None)
         if slices and shared is not None:
-            self.share = shared, append_lane(launch, slices[0], f"{column}_l")
+            self.share = shared, append_lane(self.rewriter, launch, slices[0], f"{column}_l")
             carried.append(self.share[1])
         registers = [self.row_registers, strips, neighbours, *keys]
         self.own = [block, *slices, row_thread, *(axis for axis, _ in threads), *registers, *carried]
@@ -246,26 +250,27 @@ class _ThreadTiling(StreamTiling):
         Of the elements of a thread each of them then has a share, so that it weighs no other ones.
         """
         if not self.parts:
-            _split(self.found.scores)
+            _split(self.rewriter, self.found.scores)
             return key
         scores = self.found.scores
-        outer, inner = split_loop(scores, self.features * VECTOR)
+        outer, inner = split_loop(self.rewriter, scores, self.features * VECTOR)
         assert isinstance(outer, loop.ReduceOp)
         iv = inner.iv
-        part = inner.body.block.insert_arg(IndexType(), 1)
+        part = self.rewriter.insert_block_argument(inner.body.block, 1, IndexType())
         part.name_hint = iv.name_hint
         apart = [(axis, distance * VECTOR) for axis, distance in self.parts]
-        recompute(iv, [*apart, (part, 1)], inner.body.block)
-        inner.body.block.erase_arg(iv)
+        recompute(self.rewriter, iv, [*apart, (part, 1)], inner.body.block)
+        self.rewriter.erase_block_argument(iv)
         inner.properties["bound"] = AffineMapAttr(AffineMap(0, 0, (AffineExpr.constant(VECTOR),)))
         for op in (outer, inner):
             op.properties["unroll"] = UnitAttr()
+            self.rewriter.notify_op_modified(op)
         short = scalar_regions.short_form(arith.AddfOp, outer.results[0].type, loop.YieldOp)
         at = NOWHERE if self.key_share is None else Places([self.key_share[0]], *to_map([Linear.of(self.key_share[1])]))
         total = tile.CombineOp(outer.results, [axis for axis, _ in self.parts], *short, at)
         total.location, total.results[0].name_hint = outer.location, outer.results[0].name_hint
-        Rewriter.insert_op(total, InsertPoint.after(outer))
-        outer.results[0].replace_uses_with_if(total.results[0], lambda use: use.operation is not total)
+        self.rewriter.insert(total, InsertPoint.after(outer))
+        self.rewriter.replace_uses_with_if(outer.results[0], total.results[0], lambda use: use.operation is not total)
         return key if self.key_share is None else self._shared_key(key, outer)
 
     def _shared_key(self, key: loop.IndexOp, sums: loop.ReduceOp) -> loop.IndexOp:
@@ -273,11 +278,11 @@ class _ThreadTiling(StreamTiling):
         assert self.key_share is not None
         axis, lane = self.key_share
         for load in [op for op in sums.walk() if isinstance(op, loop.LoadOp)]:
-            read_from(load, load.source, subscripts_of(load))
+            read_from(self.rewriter, load, load.source, subscripts_of(load))
         index = loop.IndexOp(*to_map([form_of_value(key.result).substitute(axis, Linear.of(lane))]))
         index.result.name_hint = key.result.name_hint
-        Rewriter.insert_op(index, InsertPoint.after(key))
-        key.result.replace_uses_with_if(index.result, lambda use: not sums.is_ancestor(use.operation))
+        self.rewriter.insert(index, InsertPoint.after(key))
+        self.rewriter.replace_uses_with_if(key.result, index.result, lambda use: not sums.is_ancestor(use.operation))
         return index
 
     def unscaled(self, score: SSAValue) -> tuple[SSAValue, SSAValue | None]:
@@ -291,7 +296,7 @@ class _ThreadTiling(StreamTiling):
         kept = tile.KeepOp(weight, *to_map([total_of(self.rows[1:]), total_of([*self.slice, *self.score_keys])]), shape)
         kept.slab.name_hint = "weights"
         kept.location = location_of(weight)
-        Rewriter.insert_op(kept, place)
+        self.rewriter.insert(kept, place)
         return kept.slab
 
     def product(
@@ -315,8 +320,8 @@ class _ThreadTiling(StreamTiling):
         body.add_ops([product, loop.YieldOp(product.result)])
         made = loop.ReduceOp(self.n, Region(body), *scalar_regions.short_form(arith.AddfOp, value.type, loop.YieldOp))
         made.location = by.location
-        Rewriter.insert_op(made, place)
-        return _split(made).results[0]
+        self.rewriter.insert(made, place)
+        return _split(self.rewriter, made).results[0]
 
     def is_factor(self, load: loop.LoadOp, reduction: loop.ReduceOp) -> bool:
         """Whether a read stands in the loop of such a sum."""
@@ -327,10 +332,11 @@ class _ThreadTiling(StreamTiling):
         return MemRefType[Attribute](element, shape, memory_space=tile.MemoryAttr(Memory.SHARED))
 
 
-def _split(op: loop.ReduceOp) -> loop.LoopLike:
+def _split(rewriter: PatternRewriter, op: loop.ReduceOp) -> loop.LoopLike:
     """Let a loop run in groups of neighbours that a thread reads at once, where it has whole ones. Returns it."""
     if op.trips is None or op.trips % VECTOR or op.trips == VECTOR:
         return op
-    outer, inner = split_loop(op, VECTOR)
+    outer, inner = split_loop(rewriter, op, VECTOR)
     inner.properties["unroll"] = UnitAttr()
+    rewriter.notify_op_modified(inner)
     return outer

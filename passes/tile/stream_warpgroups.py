@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, subscripts_of
@@ -80,7 +80,7 @@ class WarpgroupTiling(EngineTiling):
         half = self.axis(2, Binding.REGISTER, f"{row}_h")
         pair = self.axis(2, Binding.REGISTER, f"{column}_r")
         key_pair = self.axis(2, Binding.REGISTER, f"{key}_r")
-        key_lane = append_lane(launch, thread, f"{key}_t")
+        key_lane = append_lane(self.rewriter, launch, thread, f"{key}_t")
         self.feature = self.axis(features, Binding.ENGINE, f"{feature}_e")
         self.key = self.axis(self.n, Binding.ENGINE, f"{key}_e")
         self.column = self.axis(outputs, Binding.ENGINE, f"{column}_e")
@@ -105,8 +105,8 @@ class WarpgroupTiling(EngineTiling):
         at = places_at({self.key: self.keys})
         contract = tile.ContractOp(NAME, [pair], [self.feature], at, scores.results[0].type)
         contract.location, contract.result.name_hint = scores.location, scores.results[0].name_hint
-        Rewriter.insert_op([*loads], InsertPoint.before(scores))
-        Rewriter.replace_op(scores, contract)
+        self.rewriter.insert([*loads], InsertPoint.before(scores))
+        self.rewriter.replace(scores, contract)
         return key
 
     def product(
@@ -119,7 +119,7 @@ class WarpgroupTiling(EngineTiling):
         (blocks, _), (lane, _), (pair, _) = self.keys
         contract = tile.ContractOp(NAME, [(weights, load.result)], [lane, blocks, pair], at, value.type)
         contract.location = by.location
-        Rewriter.insert_op([load, contract], place)
+        self.rewriter.insert([load, contract], place)
         return contract.result
 
     def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:

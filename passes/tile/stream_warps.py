@@ -32,7 +32,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, MemRefType, StridedLayoutAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, subscripts_of
@@ -52,6 +53,7 @@ class WarpTiling(EngineTiling):
 
     def __init__(
         self,
+        rewriter: PatternRewriter,
         launch: tile.LaunchOp,
         found: StreamedProduct,
         rows: SSAValue,
@@ -61,7 +63,7 @@ class WarpTiling(EngineTiling):
     ) -> None:
         self.engine = engine
         self.warp_rows = warp_rows
-        super().__init__(launch, found, rows, sizes)
+        super().__init__(rewriter, launch, found, rows, sizes)
 
     def append_axes(self) -> None:
         """Add the axes of both products' fragments: the scores' columns and the outputs' share their lanes."""
@@ -86,15 +88,15 @@ class WarpTiling(EngineTiling):
         self.key_pair = self.axis(engine.pair, Binding.REGISTER, f"{key}_r")
         self.unit = self.axis(engine.depth // engine.packed, Binding.REGISTER, f"{feature}_u")
         self.near = self.axis(engine.packed, Binding.REGISTER, f"{feature}_r")
-        self.key_lane = append_lane(launch, thread, f"{key}_t")
-        self.lane = append_lane(launch, thread, f"{feature}_t")
-        self.key_group = append_lane(launch, group, f"{key}_g")
-        self.column_group = append_lane(launch, group, f"{column}_g")
+        self.key_lane = append_lane(self.rewriter, launch, thread, f"{key}_t")
+        self.lane = append_lane(self.rewriter, launch, thread, f"{feature}_t")
+        self.key_group = append_lane(self.rewriter, launch, group, f"{key}_g")
+        self.column_group = append_lane(self.rewriter, launch, group, f"{column}_g")
         self.thread, self.pair = thread, pair
         if slices and extents[0] <= engine.row.extent:
             self.spare = half
         if shared:
-            self.share = shared[0], append_lane(launch, slices[0], f"{column}_l")
+            self.share = shared[0], append_lane(self.rewriter, launch, slices[0], f"{column}_l")
         registers = [*tiles, columns, *shared, keys, half, pair, self.key_pair, self.unit, self.near]
         lanes = [self.key_lane, self.lane, self.key_group, self.column_group, *([self.share[1]] if self.share else [])]
         self.own = [block, warp, *slices, group, thread, *registers, *lanes]
@@ -130,7 +132,7 @@ class WarpTiling(EngineTiling):
         made.properties["unroll"] = UnitAttr()
         made.location = scores.location
         made.results[0].name_hint = scores.results[0].name_hint
-        Rewriter.replace_op(scores, made)
+        self.rewriter.replace(scores, made)
         return key
 
     def product(
@@ -144,7 +146,7 @@ class WarpTiling(EngineTiling):
         contract = tile.ContractOp(self.engine.name, [(weights, load.result)], axes, at, value.type)
         contract.location = by.location
         set_precision_of(contract, precision_of(by))
-        Rewriter.insert_op([load, contract], place)
+        self.rewriter.insert([load, contract], place)
         return contract.result
 
     def slab(self, element: Attribute, shape: tuple[int, ...]) -> MemRefType[Attribute]:

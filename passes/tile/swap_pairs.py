@@ -24,6 +24,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.access.alignment import is_in_order, lanes_along
 from deplodock.analysis.access.effects import is_arithmetic
@@ -44,7 +45,7 @@ class SwapPairsPass(LaunchRule):
     name = "swap-pairs"
     after = ("stage-inputs", "register-tile", "permute-register-tile", "tma-copy", "async-copy", "pad-smem")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         roles = contraction_of(launch)
         if roles is None or any(isinstance(product, tile.ContractOp) for product in roles.products):
             raise Skip("no contraction of single products")
@@ -52,7 +53,7 @@ class SwapPairsPass(LaunchRule):
         if not all(_is_plain(launch, roles, op) for op in _stores(launch)):
             raise Skip("its outputs are more than sums and values of their rows and columns")
         for stage in dict.fromkeys(_slab_of(load, along) for load in column_reads(roles, along)):
-            _swap(stage)
+            _swap(rewriter, stage)
 
 
 def _stored_along(launch: tile.LaunchOp, roles: Contraction) -> SSAValue:
@@ -111,18 +112,20 @@ def _slab_of(load: loop.LoadOp, along: SSAValue) -> tile.StageOp:
     return stage
 
 
-def _swap(stage: tile.StageOp) -> None:
+def _swap(rewriter: PatternRewriter, stage: tile.StageOp) -> None:
     """Swap the neighbours along the last dimension of a slab, in its map and for its readers."""
     map = stage.map.data
     *outer, last = (AffineExpr.dimension(d) for d in range(map.num_dims))
     symbols = [AffineExpr.symbol(i) for i in range(map.num_symbols)]
     swapped = map.replace_dims_and_symbols([*outer, _other(last)], symbols, map.num_dims, map.num_symbols)
     stage.properties["map"] = AffineMapAttr(swapped)
+    rewriter.notify_op_modified(stage)
     for load in [use.operation for use in stage.slab.uses]:
         assert isinstance(load, loop.LoadOp)
         *rest, column = load.map.data.results
         subscripts = AffineMap(load.map.data.num_dims, load.map.data.num_symbols, (*rest, _other(column)))
         load.properties["map"] = AffineMapAttr(subscripts)
+        rewriter.notify_op_modified(load)
 
 
 def _other(column: AffineExpr) -> AffineExpr:

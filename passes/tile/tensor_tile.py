@@ -42,7 +42,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
@@ -103,16 +104,16 @@ class TensorTilePass(LaunchRule):
     rows: Side = option("m", Side, "which axis of the output, m or n, has the rows of the instruction")
     slices: int = option(1, Integers((1, 2, 4, 8)), "warps that share a chunk of k, of the engine of warps")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         found, row = _found(launch, self)
         if self.engine == WGMMA:
             rows, columns = self.sides
             if self.slices > 1:
                 raise Skip("the warps of a warpgroup share no chunk of k; slices are of mma")
             check_warpgroups(found, rows, columns)
-            apply_warpgroups(launch, found, rows)
+            apply_warpgroups(rewriter, launch, found, rows)
         else:
-            _apply(launch, _matched(launch, found, row, self))
+            _apply(rewriter, launch, _matched(launch, found, row, self))
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -306,7 +307,8 @@ def _check_threads(launch: tile.LaunchOp, warps: int) -> None:
 class _Axes:
     """The axes of a launch that stand for those of a contraction, and the coordinates that they make."""
 
-    def __init__(self, launch: tile.LaunchOp, match: _Match) -> None:
+    def __init__(self, rewriter: PatternRewriter, launch: tile.LaunchOp, match: _Match) -> None:
+        self.rewriter = rewriter
         self.launch = launch
         row, lanes = match.engine, match.engine.column.extent
         self.m_hint, self.n_hint = (_hint(axis, "_t") for axis in (match.m, match.n))
@@ -321,8 +323,8 @@ class _Axes:
         n_pair = self._one(row.pair, Binding.REGISTER, f"{self.n_hint}_r")
         k_parts = self._some(match.parts, Binding.REGISTER, f"{self.k_hint}_u")
         vector = self._one(match.depth, Binding.REGISTER, f"{self.k_hint}_v")
-        k_lane = append_lane(launch, n_thread, f"{self.k_hint}_t")
-        n_group = append_lane(launch, m_group, f"{self.n_hint}_g")
+        k_lane = append_lane(self.rewriter, launch, n_thread, f"{self.k_hint}_t")
+        n_group = append_lane(self.rewriter, launch, m_group, f"{self.n_hint}_g")
         self.slices: list[SSAValue] = []
         self.shared: dict[SSAValue, SSAValue] = {}
         """The lane axes, carried by slices, that stand for register axes once the sums of slices are added."""
@@ -368,14 +370,14 @@ class _Axes:
                 slices //= extents[axis]
         self.slices = [*self._some(slices, Binding.THREAD, f"{self.k_hint}_w"), *carriers.values()]
         for axis, carrier in carriers.items():
-            self.shared[axis] = append_lane(self.launch, carrier, f"{axis.name_hint}l")
+            self.shared[axis] = append_lane(self.rewriter, self.launch, carrier, f"{axis.name_hint}l")
 
     def taken(self, parts: Sequence[Part]) -> list[Part]:
         """A coordinate of the output once the slices are added."""
         return [(self.shared.get(axis, axis), stride) for axis, stride in parts]
 
     def _one(self, extent: int, binding: Binding, name: str) -> SSAValue:
-        return append_axis(self.launch, Axis(extent, binding, name))
+        return append_axis(self.rewriter, self.launch, Axis(extent, binding, name))
 
     def _some(self, extent: int, binding: Binding, name: str) -> list[SSAValue]:
         """An axis, none where it has one coordinate."""
@@ -386,36 +388,37 @@ def _hint(value: SSAValue, suffix: str) -> str:
     return (value.name_hint or "a").removesuffix(suffix)
 
 
-def _apply(launch: tile.LaunchOp, match: _Match) -> None:
+def _apply(rewriter: PatternRewriter, launch: tile.LaunchOp, match: _Match) -> None:
     """Replace the axes of the tile and the loop along k."""
     kept = [axis for axis in launch.axes if axis not in (match.m, match.n)]
     forms = {load: subscripts_of(load) for pair in match.pairs for load in pair}
-    axes, columns_of = _Axes(launch, match), launch.extent(match.n) or 1
-    rows = recompute(match.m, axes.taken(axes.rows), launch.body.block)
+    axes, columns_of = _Axes(rewriter, launch, match), launch.extent(match.n) or 1
+    rows = recompute(rewriter, match.m, axes.taken(axes.rows), launch.body.block)
     limit = columns_of if columns_of < match.columns else None
-    columns = recompute(match.n, axes.taken(axes.columns), launch.body.block, limit)
+    columns = recompute(rewriter, match.n, axes.taken(axes.columns), launch.body.block, limit)
     right_columns = _index(axes.right_columns, f"{axes.n_hint}_o")
     rows.result.name_hint, columns.result.name_hint = f"{axes.m_hint}_c", f"{axes.n_hint}_c"
-    Rewriter.insert_op(right_columns, InsertPoint.after(columns))
+    rewriter.insert(right_columns, InsertPoint.after(columns))
     left_rows = rows
     if axes.shared:
         left_rows = _index(axes.rows, f"{axes.m_hint}_o")
-        Rewriter.insert_op(left_rows, InsertPoint.after(rows))
+        rewriter.insert(left_rows, InsertPoint.after(rows))
     for mask in match.masks:
-        Rewriter.erase_op(mask)
-    made = _steps(match, axes, forms, (left_rows, right_columns))
-    Rewriter.replace_op(match.inner, made)
+        rewriter.erase(mask)
+    made = _steps(rewriter, match, axes, forms, (left_rows, right_columns))
+    rewriter.replace(match.inner, made)
     for load in [op for op in made.body.block.ops if isinstance(op, loop.LoadOp)]:
         if tile.memory_of(load.source) is None:
-            _hold(load, axes.registers)
+            _hold(rewriter, load, axes.registers)
     if axes.slices:
-        _add_slices(made, axes)
+        _add_slices(rewriter, made, axes)
     for axis in (match.m, match.n):
-        drop_axis(launch, axis)
-    reorder(launch, [*kept, *axes.order])
+        drop_axis(rewriter, launch, axis)
+    reorder(rewriter, launch, [*kept, *axes.order])
 
 
 def _steps(
+    rewriter: PatternRewriter,
     match: _Match,
     axes: _Axes,
     forms: Mapping[loop.LoadOp, Sequence[Linear]],
@@ -445,18 +448,18 @@ def _steps(
     return made
 
 
-def _hold(load: loop.LoadOp, registers: Sequence[SSAValue]) -> None:
+def _hold(rewriter: PatternRewriter, load: loop.LoadOp, registers: Sequence[SSAValue]) -> None:
     """Let a thread read a factor from global memory to registers before its products; elements outside are zero."""
     footprint = register_footprint(load, registers) or gathered_footprint(load, registers)
     assert footprint is not None, "subscripts are forms of coordinates"
     type = MemRefType(load.result.type, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
     stage = tile.StageOp(load.source, *footprint.map(), type)
     stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None
-    Rewriter.insert_op(stage, InsertPoint.before(load))
-    read_from(load, stage.slab, footprint.readers[0].subscripts)
+    rewriter.insert(stage, InsertPoint.before(load))
+    read_from(rewriter, load, stage.slab, footprint.readers[0].subscripts)
 
 
-def _add_slices(made: loop.ReduceOp, axes: _Axes) -> None:
+def _add_slices(rewriter: PatternRewriter, made: loop.ReduceOp, axes: _Axes) -> None:
     """Let a combine add the sums of the warps that share a chunk; each keeps a share of them."""
     total = made
     while isinstance(outer := total.parent_op(), loop.ReduceOp) and is_part_of(total, outer):
@@ -465,10 +468,10 @@ def _add_slices(made: loop.ReduceOp, axes: _Axes) -> None:
     at = tile.Places(list(axes.shared), map, lanes)
     combined = tile.CombineOp(total.results, axes.slices, total.identities, total.combiner.clone(), at)
     combined.location = total.location
-    Rewriter.insert_op(combined, InsertPoint.after(total))
+    rewriter.insert(combined, InsertPoint.after(total))
     for result, old in zip(combined.results, total.results, strict=True):
         result.name_hint, old.name_hint = old.name_hint, None
-        old.replace_uses_with_if(result, lambda use: use.operation is not combined)
+        rewriter.replace_uses_with_if(old, result, lambda use: use.operation is not combined)
 
 
 def _index(parts: Sequence[Part], name: str) -> loop.IndexOp:

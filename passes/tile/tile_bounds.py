@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import (
@@ -41,17 +42,18 @@ class Rounding:
     bounds: Sequence[Linear]
     rounded: Sequence[Linear]
 
-    def apply(self) -> None:
+    def apply(self, rewriter: PatternRewriter) -> None:
         """Let the loop run for the whole tile, with what each point counts as conditions of the elements."""
         ranges = [form.range() for form in self.bounds]
         known = [Linear(constant=found[1]) for found in ranges if found is not None]
         map, self.op.operands = to_map(least([*self.rounded, *known]))
         self.op.properties["bound"] = AffineMapAttr(map)
+        rewriter.notify_op_modified(self.op)
         block = innermost_reduction(self.op).body.block
         for bound, rounded in zip(self.bounds, self.rounded, strict=True):
             if not equal(bound, rounded):
                 where = loop.WhereOp(*to_map(to_sides([Linear.of(self.op.iv) - bound])))
-                Rewriter.insert_op(where, InsertPoint.at_start(block))
+                rewriter.insert(where, InsertPoint.at_start(block))
 
 
 def roundings(launch: tile.LaunchOp, sizes: Mapping[SSAValue, int]) -> list[Rounding]:

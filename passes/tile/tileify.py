@@ -19,16 +19,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from typing import TypeGuard
 
 from xdsl.dialects import func, memref
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.nest import launch_bodies, launches
+from deplodock.analysis.shape.nest import is_kernel, launch_bodies, launches
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
@@ -38,16 +40,23 @@ from deplodock.schedule.steps import Schedule
 
 
 @dataclass(frozen=True)
-class TileifyPass(Rule):
+class TileifyPass(Rule[func.FuncOp]):
     """Turn the outer free loops of a kernel into the thread axes of a launch."""
 
     name = "tileify"
 
-    def rewrite(self, function: func.FuncOp, schedule: Schedule) -> None:
-        tileify(function)
+    @classmethod
+    def matches(cls, op: Operation) -> TypeGuard[func.FuncOp]:
+        return is_kernel(op)
+
+    def chosen(self, function: func.FuncOp, schedule: Schedule) -> dict[func.FuncOp, Rule[func.FuncOp] | Skip]:
+        return {function: self}
+
+    def rewrite(self, function: func.FuncOp, rewriter: PatternRewriter, /) -> None:
+        _tileify(rewriter, function)
 
 
-def tileify(function: func.FuncOp) -> None:
+def _tileify(rewriter: PatternRewriter, function: func.FuncOp) -> None:
     """Wrap the body of a kernel function in a launch, and lift its perfectly nested free loops into axes."""
     if launches(function):
         raise Skip("the kernel is a launch already")
@@ -63,13 +72,13 @@ def tileify(function: func.FuncOp) -> None:
     for ops in bodies:
         launch = tile.LaunchOp([], [], Region(Block()))
         launch.location = ops[0].location if ops else function.location
-        block.insert_op_before(launch, last)
+        rewriter.insert(launch, InsertPoint.before(last))
         values: dict[SSAValue, SSAValue] = {}
         launch.body.block.add_ops(op.clone(values) for op in ops)
         while loops := _liftable(launch):
-            _lift(launch, loops)
+            _lift(rewriter, launch, loops)
     for op in reversed(moved):
-        Rewriter.erase_op(op)
+        rewriter.erase(op)
 
 
 def _read_back(ops: Sequence[Operation]) -> str | None:
@@ -124,12 +133,12 @@ def _overwrites(inner: loop.ForOp, block: Block) -> bool:
     return any(load.source in written for load in read)
 
 
-def _lift(launch: tile.LaunchOp, loops: Sequence[loop.ForOp]) -> None:
+def _lift(rewriter: PatternRewriter, launch: tile.LaunchOp, loops: Sequence[loop.ForOp]) -> None:
     """Make loops of the launch body the last axis, and put their bodies in their place."""
-    axis = append_loop_axis(launch, loops[0], Binding.THREAD)
+    axis = append_loop_axis(rewriter, launch, loops[0], Binding.THREAD)
     for inner in loops:
-        inner.iv.replace_all_uses_with(axis)
+        rewriter.replace_all_uses_with(inner.iv, axis)
         for op in list(inner.body.block.ops):
             op.detach()
-            launch.body.block.insert_op_before(op, inner)
-        Rewriter.erase_op(inner)
+            rewriter.insert(op, InsertPoint.before(inner))
+        rewriter.erase(inner)

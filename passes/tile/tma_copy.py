@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xdsl.pattern_rewriter import PatternRewriter
+
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
@@ -36,14 +38,14 @@ class TmaCopyPass(LaunchRule):
         UNIT_BYTES, Integers((16, 64, 128), step=UNIT_BYTES), "the shortest rows of boxes that are worth it"
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _fill(launch, self.bytes)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _fill(rewriter, launch, self.bytes)
 
 
-def _fill(launch: tile.LaunchOp, shortest: int) -> None:
+def _fill(rewriter: PatternRewriter, launch: tile.LaunchOp, shortest: int) -> None:
     if capability(target := target_at(launch)) < FIRST_BOXES:
         raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_BOXES}")
-    fill_by("tma", launch, lambda op: _refusal(op, shortest))
+    fill_by(rewriter, "tma", launch, lambda op: _refusal(op, shortest))
 
 
 def _is_of_engine(op: tile.StageOp) -> bool:

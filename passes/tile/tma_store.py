@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
@@ -47,8 +47,8 @@ class TmaStorePass(LaunchRule):
         None, OneOf(SPANS), "bytes of a row of a box; by default the largest that divides the rows"
     )
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
-        _store_boxes(launch, self.span)
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
+        _store_boxes(rewriter, launch, self.span)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _StoredTile:
         return loop.memref_of(self.store.destination)
 
 
-def _store_boxes(launch: tile.LaunchOp, span: int | None) -> None:
+def _store_boxes(rewriter: PatternRewriter, launch: tile.LaunchOp, span: int | None) -> None:
     if capability(target := target_at(launch)) < FIRST_BOXES:
         raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_BOXES}")
     if contraction_of(launch) is None:
@@ -77,10 +77,10 @@ def _store_boxes(launch: tile.LaunchOp, span: int | None) -> None:
     if not stores and any(isinstance(op, tile.StoreOp) for op in launch.body.walk()):
         raise NothingToDo("the results are stored in boxes already")
     none = "the launch stores nothing behind its reduction"
-    apply_to_any(stores, lambda op: _store_tile(launch, op, span), none)
+    apply_to_any(stores, lambda op: _store_tile(rewriter, launch, op, span), none)
 
 
-def _store_tile(launch: tile.LaunchOp, op: loop.StoreOp, span: int | None) -> str | None:
+def _store_tile(rewriter: PatternRewriter, launch: tile.LaunchOp, op: loop.StoreOp, span: int | None) -> str | None:
     """Let a store go through a slab of its own. Returns the reason where it stays as it is."""
     name = label(op.destination)
     if isinstance(found := _tile_of(launch, op), str):
@@ -99,7 +99,7 @@ def _store_tile(launch: tile.LaunchOp, op: loop.StoreOp, span: int | None) -> st
     kept.slab.name_hint = f"{op.destination.name_hint or 'out'}_smem"
     stored = tile.StoreOp(kept.slab, op.destination, map, operands)
     kept.location = stored.location = op.location
-    Rewriter.replace_op(op, [kept, stored], [])
+    rewriter.replace(op, [kept, stored], [])
     return None
 
 

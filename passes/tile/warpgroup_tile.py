@@ -27,7 +27,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import AffineMapAttr, f32
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.access.boxes import boxes_of
@@ -149,7 +150,7 @@ def _row_across(warp: Linear, group: Linear, half: Linear) -> Linear:
     return warp // 2 * 32 + group // 2 % 2 * 16 + warp % 2 * 8 + group // 4 * 4 + group % 2 * 2 + half
 
 
-def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) -> None:
+def apply_warpgroups(rewriter: PatternRewriter, launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) -> None:
     """Replace the axes of a CTA's tile, and the loop over a chunk of k by one contract."""
     m, n, inner = match.m, match.n, match.inner
     kept = [axis for axis in launch.axes if axis not in (m, n)]
@@ -158,49 +159,51 @@ def apply_warpgroups(launch: tile.LaunchOp, match: WarpgroupMatch, rows: int) ->
     assert inner.trips is not None
 
     def some(extent: int, binding: Binding, name: str) -> list[SSAValue]:
-        return [append_axis(launch, Axis(extent, binding, name))] if extent > 1 else []
+        return [append_axis(rewriter, launch, Axis(extent, binding, name))] if extent > 1 else []
 
     (m_name, n_name) = names
     groups = some(extent_or_one(m) // rows, Binding.THREAD, f"{m_name}_w")
-    warp = append_axis(launch, Axis(WARPS.extent, Binding.THREAD, f"{m_name}_q"))
-    row = append_axis(launch, Axis(GROUPS.extent, Binding.THREAD, f"{m_name}_g"))
-    lane = append_axis(launch, Axis(LANES.extent, Binding.THREAD, f"{n_name}_t"))
+    warp = append_axis(rewriter, launch, Axis(WARPS.extent, Binding.THREAD, f"{m_name}_q"))
+    row = append_axis(rewriter, launch, Axis(GROUPS.extent, Binding.THREAD, f"{m_name}_g"))
+    lane = append_axis(rewriter, launch, Axis(LANES.extent, Binding.THREAD, f"{n_name}_t"))
     tiles = some(rows // ROWS, Binding.REGISTER, f"{m_name}_i")
     blocks = some(extent_or_one(n) // 8, Binding.REGISTER, f"{n_name}_j")
-    half = append_axis(launch, Axis(2, Binding.REGISTER, f"{m_name}_h"))
-    pair = append_axis(launch, Axis(2, Binding.REGISTER, f"{n_name}_r"))
+    half = append_axis(rewriter, launch, Axis(2, Binding.REGISTER, f"{m_name}_h"))
+    pair = append_axis(rewriter, launch, Axis(2, Binding.REGISTER, f"{n_name}_r"))
     words = some(inner.trips // 4 * match.holds_left, Binding.REGISTER, f"{k_name}_q")
-    depth = append_axis(launch, Axis(inner.trips, Binding.ENGINE, f"{k_name}_e"))
-    column = append_axis(launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
-    word_lanes = [append_lane(launch, lane, f"{k_name}_t") for _ in words]
+    depth = append_axis(rewriter, launch, Axis(inner.trips, Binding.ENGINE, f"{k_name}_e"))
+    column = append_axis(rewriter, launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
+    word_lanes = [append_lane(rewriter, launch, lane, f"{k_name}_t") for _ in words]
     along: list[Part] = [*((axis, 4) for axis in words), *((axis, 1) for axis in word_lanes)]
     rows_of = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles), (warp, 16), (half, 8), (row, 1)]
     columns_of = [*((axis, 8) for axis in blocks), (lane, 2), (pair, 1)]
     loads = (*(load for pair in match.pairs for load in pair), *match.low.values())
     forms = {load: subscripts_of(load) for load in loads}
-    places = recompute(m, rows_of, launch.body.block), recompute(n, columns_of, launch.body.block)
+    places = recompute(rewriter, m, rows_of, launch.body.block), recompute(rewriter, n, columns_of, launch.body.block)
     if match.lies_across:
         first = total_of([*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles)])
         at_rows = to_map([first + _row_across(*map(Linear.of, (warp, row, half)))])
         places[0].properties["map"], places[0].operands = AffineMapAttr(at_rows[0]), at_rows[1]
+        rewriter.notify_op_modified(places[0])
     for place, name in zip(places, names, strict=True):
         place.result.name_hint = f"{name}_c"
     for mask in match.masks:
-        Rewriter.erase_op(mask)
+        rewriter.erase(mask)
     at = {column: columns_of, **({depth: along} if along else {})}
     of_rows: dict[SSAValue, Linear] = {
         m: Linear.of(places[0].result),
         inner.iv: total_of(along) if along else Linear.of(depth),
     }
     of_columns: dict[SSAValue, Linear] = {n: Linear.of(column), inner.iv: Linear.of(depth)}
-    _replace(match, forms, (of_rows, of_columns), at)
+    _replace(rewriter, match, forms, (of_rows, of_columns), at)
     for axis in (m, n):
-        drop_axis(launch, axis)
+        drop_axis(rewriter, launch, axis)
     registers = [*tiles, *words, *blocks, half, pair]
-    reorder(launch, [*kept, *groups, warp, row, lane, *registers, *word_lanes, depth, column])
+    reorder(rewriter, launch, [*kept, *groups, warp, row, lane, *registers, *word_lanes, depth, column])
 
 
 def _replace(
+    rewriter: PatternRewriter,
     match: WarpgroupMatch,
     forms: Mapping[loop.LoadOp, Sequence[Linear]],
     places: tuple[Mapping[SSAValue, Linear], Mapping[SSAValue, Linear]],
@@ -214,16 +217,18 @@ def _replace(
     for load, both in zip(match.low, joined, strict=True):
         both.location, both.result.name_hint = load.location, load.result.name_hint
         whole[load] = both.result
-    Rewriter.insert_op([*moved.values(), *joined], InsertPoint.before(inner))
+    rewriter.insert([*moved.values(), *joined], InsertPoint.before(inner))
     if match.lies_across and not match.is_split:
         last = inner.prev_op
-        whole |= {left: computed_of(whole[left], math_ext.HighPartOp, "_high", last) for left in reversed(lefts)}
+        whole |= {
+            left: computed_of(rewriter, whole[left], math_ext.HighPartOp, "_high", last) for left in reversed(lefts)
+        }
     pairs = [(whole[left], whole[right]) for left, right in match.pairs]
     folded = list(places[0][inner.iv].roots())
     contracts = contracts_of(NAME, inner, pairs, folded, places_at(at))
     for contract, total in zip(contracts, inner.results, strict=True):
         contract.result.name_hint = total.name_hint
-    Rewriter.replace_op(inner, contracts, [contract.result for contract in contracts])
+    rewriter.replace(inner, contracts, [contract.result for contract in contracts])
 
 
 def contracts_of(

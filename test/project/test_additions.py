@@ -20,6 +20,8 @@ RULE = '''"""reverse-blocks: walk the tiles of a launch in another order."""
 
 from dataclasses import dataclass
 
+from xdsl.pattern_rewriter import PatternRewriter
+
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
@@ -35,12 +37,12 @@ class ReverseBlocksPass(LaunchRule):
     after = ("blockify-launch",)
     count: int = option(2, Integers((2, 3), least=2), "how many")
 
-    def rewrite_launch(self, launch: tile.LaunchOp) -> None:
+    def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         blocks = launch.bound_to(Binding.BLOCK)
         if len(blocks) < self.count:
             raise Skip("it has too few block axes")
         first = blocks[: self.count]
-        reorder(launch, [*reversed(first), *(axis for axis in launch.axes if axis not in first)])
+        reorder(rewriter, launch, [*reversed(first), *(axis for axis in launch.axes if axis not in first)])
 '''
 LOOPS = """func.func @k(%x: memref<64x50xf32>, %out: memref<64x50xf32>) {
   loop.for %i = 0 to 64 {

@@ -13,7 +13,8 @@ def test_the_package_of_the_page(repository: Path, tools: Path, tmp_path: Path) 
     files = dict(re.findall(r"^`(\S+)`:\n\n```\w+\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     site, work = install(files, tmp_path), tmp_path / "work"
     work.mkdir()
-    (work / "swish.mlir").write_text(files["swish.mlir"], encoding="utf-8")
+    for name in (name for name in files if name.endswith(".mlir")):
+        (work / name).write_text(files[name], encoding="utf-8")
     consoles = "".join(re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     commands = re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", consoles, re.MULTILINE)
     assert commands

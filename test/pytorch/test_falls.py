@@ -11,6 +11,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 from xdsl.dialects import func
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 import deplodock
@@ -18,7 +19,6 @@ from deplodock.passes.tensor.form_kernels import FormKernelsPass
 from deplodock.passes.tile.tileify import TileifyPass
 from deplodock.pytorch.partition import PartsRunner
 from deplodock.runtime.falls import DEBUG
-from deplodock.schedule.steps import Schedule
 
 Refuse = Callable[..., None]
 
@@ -29,11 +29,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     rewrite = TileifyPass.rewrite
 
     def refusing(*names: str, rule: str = "", error: type[Exception] = DiagnosticException) -> None:
-        def refused(self: TileifyPass, function: func.FuncOp, schedule: Schedule) -> None:
+        def refused(self: TileifyPass, function: func.FuncOp, rewriter: PatternRewriter, /) -> None:
             rules = str(function.attributes)
             if {*names} <= {op.name for op in function.walk()} and rule in rules:
                 raise error("as planted")
-            rewrite(self, function, schedule)
+            rewrite(self, function, rewriter)
 
         monkeypatch.setattr(TileifyPass, "rewrite", refused)
 

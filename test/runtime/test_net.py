@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.machine.targets import target
@@ -23,7 +24,7 @@ from deplodock.runtime import net
 from deplodock.runtime.falls import DEBUG, FALLS, Fall, FallKind, falls_of, note, raised, report
 from deplodock.runtime.lowering import ALWAYS, lower_by_loops
 from deplodock.runtime.tuned import TunedEntry, read_tuned, write_tuned
-from deplodock.schedule.steps import ATTRIBUTE, Schedule
+from deplodock.schedule.steps import ATTRIBUTE
 from deplodock.tools.source import LocatingParser
 from deplodock.tune.task import tasks
 
@@ -69,10 +70,10 @@ def refuse(monkeypatch: pytest.MonkeyPatch, is_refused: Callable[[str], bool], e
     """Have the first rule refuse kernels by the names of their operations."""
     rewrite = TileifyPass.rewrite
 
-    def refusing(self: TileifyPass, function: func.FuncOp, schedule: Schedule) -> None:
+    def refusing(self: TileifyPass, function: func.FuncOp, rewriter: PatternRewriter, /) -> None:
         if is_refused(" ".join(op.name for op in function.walk())):
             raise error
-        rewrite(self, function, schedule)
+        rewrite(self, function, rewriter)
 
     monkeypatch.setattr(TileifyPass, "rewrite", refusing)
 

@@ -11,8 +11,7 @@ from deplodock.analysis.shape.roles import contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.passes.driver import new_context
 from deplodock.passes.tile.chunk_matmul_k import ChunkMatmulKPass
-from deplodock.passes.tile.tileify import tileify
-from deplodock.schedule.steps import parse_schedule
+from deplodock.passes.tile.tileify import TileifyPass
 
 
 def parse(text: str) -> ModuleOp:
@@ -90,13 +89,13 @@ def test_no_contraction(combine, reduce) -> None:
 
 def test_a_contraction_in_chunks() -> None:
     """It is that of the launch, its innermost loop yields the products, and its factors are theirs."""
-    function = next(op for op in parse(product("%m, %k", "%k, %n")).walk() if isinstance(op, func.FuncOp))
-    tileify(function)
-    (launch,) = launches(function)
+    module = parse(product("%m, %k", "%k, %n"))
+    TileifyPass().rewritten(module)
+    (launch,) = launches(next(op for op in module.walk() if isinstance(op, func.FuncOp)))
     whole = contraction_of(launch)
     assert whole is not None
     assert whole.innermost is whole.reduction
-    ChunkMatmulKPass().rewrite(function, parse_schedule("chunk-matmul-k{bk=4}"))
+    ChunkMatmulKPass(bk=4).rewritten(module)
     chunked = contraction_of(launch)
     assert chunked is not None
     assert chunked.innermost.parent_op() is chunked.reduction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xdsl.parser import Parser
+from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects import tile
 from deplodock.dialects.tile import Binding
@@ -27,26 +28,26 @@ def carriers(launch: tile.LaunchOp) -> dict[str | None, str | None]:
 def test_axes_in_another_order() -> None:
     launch = launch_with_lanes()
     u, g, t, k, n = launch.axes
-    reorder(launch, [n, t, u, k, g])
+    reorder(PatternRewriter(launch), launch, [n, t, u, k, g])
     assert carriers(launch) == {"n": "g", "k": "t"}
 
 
 def test_an_axis_less() -> None:
     launch = launch_with_lanes()
-    drop_axis(launch, launch.axes[0])
+    drop_axis(PatternRewriter(launch), launch, launch.axes[0])
     assert carriers(launch) == {"k": "t", "n": "g"}
 
 
 def test_a_lane_axis_less() -> None:
     launch = launch_with_lanes()
-    drop_axis(launch, launch.axes[3])
+    drop_axis(PatternRewriter(launch), launch, launch.axes[3])
     assert carriers(launch) == {"n": "g"}
-    drop_axis(launch, launch.axes[3])
+    drop_axis(PatternRewriter(launch), launch, launch.axes[3])
     assert carriers(launch) == {}
 
 
 def test_more_axes() -> None:
     launch = launch_with_lanes()
-    append_axis(launch, Axis(2, Binding.REGISTER, "v"))
-    append_lane(launch, launch.axes[0], "s")
+    append_axis(PatternRewriter(launch), launch, Axis(2, Binding.REGISTER, "v"))
+    append_lane(PatternRewriter(launch), launch, launch.axes[0], "s")
     assert carriers(launch) == {"k": "t", "n": "g", "s": "u"}
