@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from deplodock.passes.pipeline import PASSES
 from deplodock.tools.cli.app import app
 
-TO_WRITE = {"draw.py", "model.py", "mutants.toml", "pyproject.toml", "swish.mlir"}
+TO_WRITE = {"draw.py", "model.py", "mutants.toml", "pyproject.toml", "squares.mlir", "swish.mlir"}
 """Files that a page tells the reader to write, as it does those of the package `acme`."""
 
 
@@ -35,9 +35,8 @@ def variables(readme: str) -> dict[str, str]:
 
 
 def block(text: str, language: str) -> str:
-    """The one block of a page in a language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return found
+    """The first block of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
 
 
 def printed(expression: str, level: str) -> str:
