@@ -286,18 +286,18 @@ class Checker:
         make, program = ways.defined(self.case.text, self.case.seed)
         try:
             found = ways.called(make, program, way, self.case.precision)
+            # What the program asserts of its copies comes last, and is no result of a call.
+            self._compare([*map(to_array, found), *self.results.eager[len(found) :]])
         except Differs as error:
             raise Failure(FaultKind.WRONG, f"in {self._doing}", str(error), str(error)) from error
         except InvalidInputError as error:
             if ways.refuses_shared(error, make, program):
                 raise NotDrawn("it writes into an argument that another one sees, which is refused") from error
             raise
-        except (RuntimeError, AssertionError) as error:
+        except (RuntimeError, AssertionError, Failure) as error:
             if way is Calling.SAVED or not ways.fails_in_pytorch(make, program, way):
                 raise
             raise NotDrawn("torch.compile fails with a backend of PyTorch's, too") from error
-        # What the program asserts of its copies comes last, and is no result of a call.
-        self._compare([*map(to_array, found), *self.results.eager[len(found) :]])
         self.facts.reached |= {way.value, *ways.traits(make, program)}
 
     def _compare(self, outputs: Sequence[Array]) -> None:

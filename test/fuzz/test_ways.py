@@ -69,6 +69,12 @@ def test_gradients_are_a_program() -> None:
             "fails with a backend of PyTorch's, too",
         ),
         (
+            "b0 = torch.randint(-1, 1, (2, 8, 8)).to(torch.int16); x0 = b0.permute(2, 1, 0);"
+            " x1 = b0.view(-1)[85:93].view(8, 1, 1); x0[:, 1:].mul_(x1)",
+            Calling.COMPILED,
+            "fails with a backend of PyTorch's, too",
+        ),
+        (
             "x0 = torch.randn(5, 7, 6); x1 = torch.randint(0, 5, (1, 4, 3));"
             " (v0 := x0 * 2).scatter_reduce(0, x1, v0, 'sum', include_self=False)",
             Calling.TRAINED,
