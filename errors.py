@@ -10,6 +10,7 @@ _EXTRAS = {
     "transformers": "models",
     "safetensors": "torch",
     "huggingface_hub": "models",
+    "cuda": "cuda",
     "pycuda": "cuda",
 }
 """The extra of deplodock that brings a package."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Sequence
-from ctypes import c_void_p
 from functools import cache
 from typing import Any
 
@@ -16,7 +13,7 @@ from deplodock.analysis.machine.targets import card_named, nvcc_arch
 from deplodock.errors import DeviceError, Error, InvalidInputError
 from deplodock.interpreters.values import Array
 from deplodock.runtime.cubins import Cubin, cubins
-from deplodock.runtime.driver import Context, DeviceMemory, DriverError, KernelModule, is_capturing
+from deplodock.runtime.driver import Context, DeviceMemory, DriverError, KernelModule, bindings, is_capturing, pycuda
 from deplodock.runtime.launches import Launches, refused
 from deplodock.runtime.nvcc import LIMIT, CompiledKernel
 from deplodock.runtime.plan import BufferPlan, ProgramPlan
@@ -28,12 +25,14 @@ POISON = 0xFF
 
 def missing() -> str | None:
     """Why programs cannot run on a GPU here, in one line; None if they can."""
-    if importlib.util.find_spec("pycuda") is None:
-        return "pycuda is not installed: pip install 'deplodock[cuda]'"
     try:
-        driver = importlib.import_module("pycuda.driver")
+        driver = pycuda()
+        bindings()
         driver.init()
         return None if driver.Device.count() else "the CUDA driver finds no GPU"
+    except ModuleNotFoundError as error:
+        package = "cuda-bindings" if str(error.name).startswith("cuda") else "pycuda"
+        return f"{package} is not installed: pip install 'deplodock[cuda]'"
     except Exception as error:
         return f"the CUDA driver does not start: {error}"
 
@@ -132,20 +131,20 @@ class Executable:
     def _memory(self, size: int) -> DeviceMemory:
         try:
             return DeviceMemory(self._context, max(1, size))
-        except DriverError as error:
+        except self._driver.Error as error:
             raise DeviceError(f"the GPU has no {size} bytes of memory for the program: {error}") from None
 
-    def _load(self) -> dict[str, c_void_p]:
+    def _load(self) -> dict[str, Any]:
         """The functions by name, with the dynamic shared memory that they ask for."""
         try:
             module = self._module = KernelModule(self._context, self.cubin.kernel.cubin)
-        except DriverError as error:
+        except (DriverError, self._driver.Error) as error:
             raise DeviceError(f"the GPU does not take the machine code: {error}") from None
-        functions: dict[str, c_void_p] = {}
+        functions: dict[str, Any] = {}
         for launch in self.plan.launches:
             try:
-                functions[launch.kernel] = module.function(launch.kernel, launch.shared, launch.is_early)
-            except DriverError as error:
+                functions[launch.kernel] = module.function(launch)
+            except (DriverError, self._driver.Error) as error:
                 raise refused(launch, error) from None
         return functions
 
@@ -175,7 +174,7 @@ def _driver() -> Any:
     """pycuda's driver. Raises Error where it has no GPU."""
     if (reason := missing()) is not None:
         raise Error(f"{reason}; --device sim runs the program in the simulator")
-    return importlib.import_module("pycuda.driver")
+    return pycuda()
 
 
 @cache

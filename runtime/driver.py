@@ -1,160 +1,179 @@
-"""CUDA's driver by ctypes, for what pycuda does not do.
+"""A GPU that others use, too: contexts, memory and kernels by pycuda, launches by NVIDIA's bindings of the driver.
 
-To start kernels on any stream, on arguments that stay, and to use a GPU in threads that others use for others.
+pycuda starts kernels on streams of its own alone, not on PyTorch's, and none early.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any, TypeAlias
 
-_STARTS_EARLY = 6
-"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION (cuda.h)."""
-
-
-class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute (cuda.h), whose value is a number that is 0 or not."""
-
-    _fields_ = (("id", c_uint64), ("value", c_int * 16))
-
-
-class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig (cuda.h): the grid, the threads of a CTA, shared memory in bytes, the stream, and attributes."""
-
-    _fields_ = (
-        *((name, c_uint) for name in ("blocks", "_y", "_z", "threads", "_ty", "_tz", "shared")),
-        ("stream", c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", c_uint),
-    )
-
+from deplodock.runtime.plan import LaunchPlan
 
 LaunchCall: TypeAlias = tuple[Any, ...]
 """The arguments of cuLaunchKernelEx."""
 
-_DYNAMIC_SHARED = 8
-"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)."""
 
-_SHARED_PERCENT = 9
-"""CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT (cuda.h)."""
+_NON_BLOCKING = 1
+"""CU_STREAM_NON_BLOCKING (cuda.h)."""
 
 
 class DriverError(Exception):
-    """A call of the driver that failed: its function, and what the driver says."""
+    """A call of the bindings that failed: its function, and what the driver says."""
 
 
 class Context:
     """The primary context of a GPU by its number, which is PyTorch's, too.
 
-    `with` makes it the current one of a thread, and then the one before it, of whatever GPU. Raises DriverError.
+    `with` makes it the current one of a thread, and then the one before it, of whatever GPU. Raises pycuda's Error.
     """
 
     def __init__(self, number: int) -> None:
-        device, self._handle = c_int(), c_void_p()
-        call("cuInit", c_uint(0))
-        call("cuDeviceGet", ctypes.byref(device), c_int(number))
-        call("cuDevicePrimaryCtxRetain", ctypes.byref(self._handle), device)
+        self._pycuda = pycuda()
+        self._context = self._pycuda.Device(number).retain_primary_context()
+        _keep(self._context)
 
     def __enter__(self) -> None:
-        call("cuCtxPushCurrent_v2", self._handle)
+        self._context.push()
 
     def __exit__(self, *_: object) -> None:
-        call("cuCtxPopCurrent_v2", ctypes.byref(c_void_p()))
+        self._pycuda.Context.pop()
 
-    def releases(self, owner: object, name: str, resource: Any) -> None:
-        """Have a function of the driver release what it made in this context, when nobody keeps its owner any more."""
-        weakref.finalize(owner, self._release, name, resource).atexit = False
+    def keeps(self, owner: object, made: Any) -> list[Any]:
+        """Keep what pycuda made in this context until nobody keeps its owner any more; then it is destroyed in it.
 
-    def _release(self, name: str, resource: Any) -> None:
-        # A GPU that has reported a fault takes nothing back.
-        with suppress(DriverError), self:
-            getattr(library(), name)(resource)
+        Returns a list that has it until then.
+        """
+        _keep(made)
+        kept = [made]
+        weakref.finalize(owner, self._destroy, kept).atexit = False
+        return kept
+
+    def _destroy(self, kept: list[Any]) -> None:
+        # A GPU that has reported a fault takes nothing back, and neither does one of another process, in a fork.
+        with suppress(self._pycuda.Error), self:
+            self._pycuda.mem_get_info()
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(kept.pop()))
 
 
 class DeviceMemory:
-    """So many bytes of a GPU at `address`, as long as this object is kept. Raises DriverError where it has no more."""
+    """So many bytes of a GPU at `address`, as long as this object is kept.
+
+    Raises pycuda's Error where it has no more.
+    """
 
     def __init__(self, context: Context, size: int) -> None:
-        address = c_uint64()
         with context:
-            call("cuMemAlloc_v2", ctypes.byref(address), c_size_t(size))
-        self.address = address.value
-        context.releases(self, "cuMemFree_v2", address)
+            memory = pycuda().mem_alloc(size)
+        self.address = int(memory)
+        context.keeps(self, memory)
 
 
 class KernelModule:
     """Machine code, loaded into a context as long as this object is kept.
 
-    Raises DriverError if the driver does not take it.
+    Raises pycuda's Error if the driver does not take it.
     """
 
     def __init__(self, context: Context, image: bytes) -> None:
-        self._module, self._context = c_void_p(), context
+        self._context = context
         with context:
-            call("cuModuleLoadData", ctypes.byref(self._module), image)
-        context.releases(self, "cuModuleUnload", self._module)
+            self._kept = context.keeps(self, pycuda().module_from_buffer(image))
 
-    def function(self, name: str, shared: int, is_early: bool) -> c_void_p:
-        """A kernel by name, which may be started with so many bytes of dynamic shared memory. Raises DriverError.
+    def function(self, launch: LaunchPlan) -> int:
+        """The handle of the kernel of a launch, which may be started with the bytes of dynamic shared memory of that.
 
         Those that start early all get the same division of an SM's memory into shared memory and cache, the most of the
         former: for another one the SM first has to be idle (CUDA driver API, `CUfunc_cache`).
+
+        Raises pycuda's Error where the driver refuses it, and DriverError where it tells no handle.
         """
-        function = c_void_p()
+        kinds = pycuda().function_attribute
         with self._context:
-            call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
-            if shared:
-                call("cuFuncSetAttribute", function, c_int(_DYNAMIC_SHARED), c_int(shared))
-            if is_early:
-                call("cuFuncSetAttribute", function, c_int(_SHARED_PERCENT), c_int(100))
-        return function
+            function = self._kept[0].get_function(launch.kernel)
+            if launch.shared:
+                function.set_attribute(kinds.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared)
+            if launch.is_early:
+                function.set_attribute(kinds.PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
+            return _handle(function, launch)
 
 
-def launch_config(blocks: int, threads: int, shared: int, is_early: bool) -> LaunchConfig:
-    """The configuration of a launch, whose stream is to be set; an early one starts while the kernel before it runs."""
-    config = LaunchConfig(blocks, 1, 1, threads, 1, 1, shared, None, None, int(is_early))
-    if is_early:
-        config.attributes = (_Attribute * 1)(_Attribute(_STARTS_EARLY, (c_int * 16)(1)))
-    return config
+def _handle(function: Any, launch: LaunchPlan) -> int:
+    """The handle of a function, which pycuda does not tell: a graph does, in which a launch of it is captured."""
+    stream = pycuda().Stream(_NON_BLOCKING)
+    function.prepare(f"{launch.parameter_bytes}s")
+    call("cuStreamBeginCapture", stream.handle, bindings().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    function.prepared_async_call((launch.blocks, 1), (launch.threads, 1, 1), stream, b"", shared_size=launch.shared)
+    graph = call("cuStreamEndCapture", stream.handle)
+    (node,), _ = call("cuGraphGetNodes", graph, 1)
+    handle = int(call("cuGraphKernelNodeGetParams", node).func)
+    call("cuGraphDestroy", graph)
+    return handle
 
 
-def launch_call(function: c_void_p, config: LaunchConfig, parameters: Sequence[int]) -> LaunchCall:
-    """What `starter` takes: each start reads the configuration, and the parameters at these addresses."""
-    values = (c_void_p * max(1, len(parameters)))(*parameters)
-    return ctypes.byref(config), function, values, None
+def launch_call(function: Any, launch: LaunchPlan, parameters: Sequence[int]) -> LaunchCall:
+    """What `starter` takes for a launch of a kernel: each start reads the parameters at these addresses.
+
+    First comes the configuration, whose stream, `hStream`, is to be set; an early launch starts while the kernel before
+    it runs.
+    """
+    config = bindings().CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.blocks, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.threads, 1, 1
+    config.sharedMemBytes = launch.shared
+    if launch.is_early:
+        early = bindings().CUlaunchAttribute()
+        early.id = bindings().CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = [early], 1
+    return config, function, (ctypes.c_void_p * max(1, len(parameters)))(*parameters), 0
 
 
-def starter() -> Callable[..., int]:
-    """cuLaunchKernelEx, which starts a kernel without waiting for it, and gives the number of an error, 0 for none."""
-    return library().cuLaunchKernelEx
+def starter() -> Callable[..., tuple[int]]:
+    """cuLaunchKernelEx, which starts a kernel without waiting for it, and gives the status alone, 0 for success."""
+    return bindings().cuLaunchKernelEx
 
 
 def is_capturing(stream: int) -> bool:
     """Whether a CUDA graph is captured on a stream, by its handle. Raises DriverError."""
-    status = c_int()
-    call("cuStreamIsCapturing", c_void_p(stream), ctypes.byref(status))
-    return bool(status.value)
+    return bool(call("cuStreamIsCapturing", stream))
 
 
-def call(name: str, *arguments: Any) -> None:
-    """Call a function of the driver. Raises DriverError where it fails."""
-    if result := getattr(library(), name)(*arguments):
-        raise DriverError(f"{name} fails: {error_text(result)}")
+def call(name: str, *arguments: Any) -> Any:
+    """Call a function of the bindings for what it gives beside its status, if anything. Raises DriverError."""
+    status, *values = getattr(bindings(), name)(*arguments)
+    if status:
+        raise DriverError(f"{name} fails: {error_text(status)}")
+    return values[0] if len(values) == 1 else values
 
 
-def error_text(result: int) -> str:
-    """What the driver says of the number of an error."""
-    text = c_char_p()
-    library().cuGetErrorString(c_int(result), ctypes.byref(text))
-    return text.value.decode() if text.value else f"error {result}"
+def error_text(status: int) -> str:
+    """What the driver says of a status."""
+    _, text = bindings().cuGetErrorString(status)
+    return text.decode() if text else f"error {int(status)}"
+
+
+def _keep(made: Any) -> None:
+    """Keep pycuda from destroying an object by itself.
+
+    Where it does so, it prints what fails, as all does on a GPU that has reported a fault; in threads that did not make
+    the context it warns and fails; and a process that is a fork it ends.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
 
 
 @cache
-def library() -> ctypes.CDLL:
-    """The driver."""
-    return ctypes.CDLL("libcuda.so.1")
+def pycuda() -> Any:
+    """The driver by pycuda."""
+    return importlib.import_module("pycuda.driver")
+
+
+@cache
+def bindings() -> Any:
+    """The driver by NVIDIA's bindings."""
+    return importlib.import_module("cuda.bindings.driver")

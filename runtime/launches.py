@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.errors import DeviceError, InvalidInputError
@@ -21,9 +22,7 @@ class Launches:
     buffer elsewhere is one number elsewhere, however many kernels are given it. One thread at a time may use them.
     """
 
-    def __init__(
-        self, plan: ProgramPlan, functions: Mapping[str, ctypes.c_void_p], scratch: int, numbers: Sequence[int]
-    ) -> None:
+    def __init__(self, plan: ProgramPlan, functions: Mapping[str, Any], scratch: int, numbers: Sequence[int]) -> None:
         """Launches on scratch memory at an address.
 
         Args:
@@ -34,19 +33,16 @@ class Launches:
         """
         self._plans, self._numbers = plan.launches, numbers
         self._placed: list[int] | None = None
+        self._stream: int | None = None
         self._addresses = (ctypes.c_uint64 * max(1, len(plan.buffers)))()
         for number, buffer in enumerate(plan.buffers):
             if buffer.offset is not None:
                 self._addresses[number] = scratch + buffer.offset
         arguments = {argument for launch in plan.launches for argument in launch.arguments}
         self._maps = {plan: TensorMap(plan) for plan in arguments if isinstance(plan, TensorMapPlan)}
-        self._configs = [
-            driver.launch_config(launch.blocks, launch.threads, launch.shared, launch.is_early)
-            for launch in plan.launches
-        ]
         self._calls = [
-            driver.launch_call(functions[launch.kernel], config, [*map(self._pointer, launch.arguments)])
-            for launch, config in zip(plan.launches, self._configs, strict=True)
+            driver.launch_call(functions[launch.kernel], launch, [*map(self._pointer, launch.arguments)])
+            for launch in plan.launches
         ]
 
     def _pointer(self, argument: Argument) -> int:
@@ -83,12 +79,15 @@ class Launches:
 
         Raises DeviceError where the driver refuses one.
         """
-        for config in self._configs:
-            config.stream = stream
+        if stream != self._stream:
+            for config, *_ in self._calls:
+                config.hStream = stream
+            self._stream = stream
         start = driver.starter()
         for number in range(len(self._calls)) if only is None else only:
-            if result := start(*self._calls[number]):
-                raise refused(self._plans[number], driver.error_text(result))
+            (status,) = start(*self._calls[number])
+            if status:
+                raise refused(self._plans[number], driver.error_text(status))
 
 
 def refused(launch: LaunchPlan, reason: object) -> DeviceError:

@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.host.arguments import Call, Function, Role, argument_roles, callee, entry_function, parameters
 from deplodock.analysis.machine.resources import shared_memory
+from deplodock.analysis.machine.targets import POINTER_BYTES, TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.interfaces import MakesZeros
 from deplodock.dialects.kernel import FuncOp, TensorMapType
@@ -78,6 +79,16 @@ class LaunchPlan:
     threads: int
     shared: int
     is_early: bool = False
+
+    @property
+    def parameter_bytes(self) -> int:
+        """The bytes of its kernel's parameters in C, each at a multiple of its alignment."""
+        end = 0
+        for argument in self.arguments:
+            is_map = isinstance(argument, TensorMapPlan)
+            own, alignment = (TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT) if is_map else (POINTER_BYTES, POINTER_BYTES)
+            end = -(-end // alignment) * alignment + own
+        return end
 
 
 @dataclass(frozen=True)

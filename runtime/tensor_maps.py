@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from deplodock.analysis.machine.targets import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
 from deplodock.errors import Error
-from deplodock.runtime.driver import library
 from deplodock.runtime.plan import TensorMapPlan
 
 _TYPES = {"int8": 0, "int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "tfloat32": 11}
@@ -39,7 +39,7 @@ class TensorMap:
         start = ctypes.addressof(self._memory)
         self.pointer = start + -start % TENSOR_MAP_ALIGNMENT
         """Where it lies."""
-        self._encoder = encoder or library().cuTensorMapEncodeTiled
+        self._encoder = encoder or _encoder()
         self._address = ctypes.c_void_p()
         shape, strides, box = dimensions(map)
         self._arguments = (
@@ -96,6 +96,12 @@ def _type(map: TensorMapPlan) -> str:
 def swizzle_name(map: TensorMapPlan) -> str:
     """The CUtensorMapSwizzle of a map by its name in C."""
     return f"CU_TENSOR_MAP_SWIZZLE_{f'{map.swizzle}B' if map.swizzle else 'NONE'}"
+
+
+@cache
+def _encoder() -> Encoder:
+    """The driver's own function: the bindings have it write where Python allocates, at no multiple of 64 bytes."""
+    return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
 
 
 def _array(type: Any, values: Sequence[int]) -> Any:

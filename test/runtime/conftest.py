@@ -1,14 +1,13 @@
-"""A driver of CUDA that notes its calls."""
+"""A driver of CUDA, and GPUs, that note their calls."""
 
 from __future__ import annotations
 
-import ctypes
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builds import build
+from recording import Recorder, encoder
 
 from deplodock.runtime import driver as driver_module
 
@@ -30,17 +29,12 @@ def driver(toolkit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def calls(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """The driver that notes its calls is the driver; gives the calls since the last time."""
-    library = ctypes.CDLL(str(driver / "libcuda.so.1"))
-    monkeypatch.setattr(driver_module, "library", lambda: library)
-    monkeypatch.setattr("deplodock.runtime.tensor_maps.library", lambda: library)
-    path = tmp_path / "calls"
-    monkeypatch.setenv("CALLS", str(path))
-
-    def read() -> list[str]:
-        lines = path.read_text().splitlines() if path.exists() else []
-        path.unlink(missing_ok=True)
-        return lines
-
-    return read
+def calls(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """GPUs that note their calls are the GPUs; gives the calls since the last time."""
+    recorder = Recorder()
+    monkeypatch.setattr(driver_module, "pycuda", lambda: recorder.pycuda)
+    monkeypatch.setattr(driver_module, "bindings", lambda: recorder.bindings)
+    monkeypatch.setattr("deplodock.runtime.device._context", driver_module.Context)
+    monkeypatch.setattr("deplodock.runtime.device._driver", lambda: recorder.pycuda)
+    monkeypatch.setattr("deplodock.runtime.tensor_maps._encoder", lambda: encoder)
+    return recorder

@@ -1,5 +1,4 @@
-/* A CUDA driver that starts nothing: it writes the calls that it gets, a line each, to the file $CALLS. What a GPU other
-   than the first is asked for starts with its number.
+/* A CUDA driver that starts nothing: it writes the calls that it gets, a line each, to the file $CALLS.
 
    An image is text: the first line is its name, each further one that of a kernel, with a letter for each parameter, `p`
    for a pointer and `m` for a tensor map. */
@@ -9,40 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The GPUs whose contexts are pushed, the current one last, and the handles of contexts: a number more than the GPU. */
-static size_t stack[8];
-static int depth = 0;
-
-CUresult cuInit(unsigned flags) { return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
-
-CUresult cuDeviceGet(CUdevice *device, int number) {
-  *device = number;
-  return number < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-  *context = (CUcontext)(size_t)(device + 1);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPushCurrent(CUcontext context) {
-  stack[depth++] = (size_t)context - 1;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPopCurrent(CUcontext *context) {
-  *context = (CUcontext)(stack[--depth] + 1);
-  return CUDA_SUCCESS;
-}
-
 static void record(const char *format, ...) {
-  static int is_new_line = 1;
   FILE *file = fopen(getenv("CALLS"), "a");
   va_list values;
   va_start(values, format);
-  if (is_new_line && depth > 0 && stack[depth - 1] > 0) fprintf(file, "%zu: ", stack[depth - 1]);
   vfprintf(file, format, values);
-  is_new_line = strchr(format, '\n') != NULL;
   va_end(values);
   fclose(file);
 }

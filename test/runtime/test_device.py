@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import threading
@@ -11,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recording import SCRATCH, Recorder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from deplodock.errors import CompileError, UnsupportedError
 from deplodock.passes.driver import new_context
 from deplodock.runtime import cubins as cubins_module
-from deplodock.runtime import device, driver, nvrtc
+from deplodock.runtime import device, nvrtc
 from deplodock.runtime.cubins import cache_folder, cubins
 from deplodock.runtime.device import POISON, Executable, missing
 from deplodock.runtime.driver import Context
@@ -254,6 +254,16 @@ def test_without_a_gpu_one_line_says_what_is_missing(capsys: pytest.CaptureFixtu
     assert message.count("\n") == 1
 
 
+@pytest.mark.parametrize(("module", "package"), [("pycuda", "pycuda"), ("cuda.bindings", "cuda-bindings")])
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
+    def absent() -> None:
+        raise ModuleNotFoundError(name=module)
+
+    monkeypatch.setattr(device, "pycuda", object)
+    monkeypatch.setattr(device, module.rpartition(".")[2], absent)
+    assert missing() == f"{package} is not installed: pip install 'deplodock[cuda]'"
+
+
 def test_auto_is_the_simulator_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     if missing() is None:
         pytest.skip("there is a GPU")
@@ -262,34 +272,14 @@ def test_auto_is_the_simulator_without_a_gpu(capsys: pytest.CaptureFixture[str])
     assert (printed["passed"], printed["compiled"], printed["bench"], printed["profile"]) == (True, 0, None, None)
 
 
-class Pycuda:
-    """What a program asks pycuda for, noted as the driver notes it."""
-
-    Error = RuntimeError
-
-    class Device:
-        def __init__(self, number: int) -> None:
-            pass
-
-        def compute_capability(self) -> tuple[int, int]:
-            return 9, 0
-
-    @staticmethod
-    def memset_d8(address: int, byte: int, size: int) -> None:
-        driver.library().cuMemsetD8_v2(ctypes.c_uint64(address), byte, ctypes.c_size_t(size))
-
-
 @pytest.mark.parametrize("gpu", [0, 1])
-def test_a_program_runs_on_its_gpu_in_any_thread(
-    gpu: int, calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_runs_on_its_gpu_in_any_thread(gpu: int, calls: Recorder) -> None:
     """Whatever GPU is the current one of the thread: it is the current one again afterwards."""
-    monkeypatch.setattr(device, "_driver", lambda: Pycuda)
     x = BufferPlan((64,), np.dtype(np.float32))
     plan = ProgramPlan((x, BufferPlan((64,), x.dtype, 0)), (0,), (), (LaunchPlan("k", (0, 1), 3, 32, 0),), 256, 4)
     executable = Executable(PlannedProgram(plan, "", "sm_90", b"image\nk pp\n\0"), gpu)
-    scratch, on = 1 << 40, f"{gpu}: " * gpu
-    assert calls() == [f"{on}load image", f"{on}allocate 256", f"{on}fill {scratch + 252} 0 4"]
+    on = f"{gpu}: " * gpu
+    assert calls() == [f"{on}load image", f"{on}allocate 256", f"{on}fill {SCRATCH + 252} 0 4"]
 
     def run() -> None:
         with Context(1 - gpu):
@@ -297,7 +287,7 @@ def test_a_program_runs_on_its_gpu_in_any_thread(
             launches.place([16])
             executable.launch(launches, 7)
             executable.poison()
-            driver.library().cuStreamSynchronize(ctypes.c_void_p(7))
+            calls.note("wait 7")
 
     def run_in_thread() -> None:
         thread = threading.Thread(target=run)
@@ -307,7 +297,7 @@ def test_a_program_runs_on_its_gpu_in_any_thread(
     for start in (run, run_in_thread):
         start()
         assert calls() == [
-            f"{on}launch k 3 32 0 7 16 {scratch}",
-            f"{on}fill {scratch} {POISON} 252",
+            f"{on}launch k 3 32 0 7 16 {SCRATCH}",
+            f"{on}fill {SCRATCH} {POISON} 252",
             f"{'1: ' * (1 - gpu)}wait 7",
         ]

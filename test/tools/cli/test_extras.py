@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-EXTRAS = ("torch", "functorch", "transformers", "safetensors", "huggingface_hub", "pycuda")
+EXTRAS = ("torch", "functorch", "transformers", "safetensors", "huggingface_hub", "cuda", "pycuda")
 HIDE = f"""
 import importlib.machinery
 stock = importlib.machinery.PathFinder.find_spec
