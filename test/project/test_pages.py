@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import warnings
 from pathlib import Path
@@ -199,3 +200,21 @@ def test_every_option_of_a_pass_is_described_to_its_end(repository: Path) -> Non
     options = re.findall(r"^- (`\w+(?: = [^`]+)?`, .+(?:\n  .+)*)", text, re.MULTILINE)
     assert options
     assert all(option.endswith(".") for option in options)
+
+
+def commands_of_articles(repository: Path) -> list[list[str]]:
+    """The commands of the page that need no GPU or network, one for each of their words."""
+    page = (repository / "docs/cases.md").read_text().replace("\\|", "|")
+    found: list[list[str]] = []
+    for command in re.findall(r"^\| `deplodock (compile -c .*?)(?: \| awk .*)?` \|", page, re.MULTILINE):
+        *words, last = shlex.split(command)
+        found += [[*words, word] for word in last.split("|")]
+    return found
+
+
+def test_commands_of_the_articles(repository: Path) -> None:
+    commands = commands_of_articles(repository)
+    assert len(commands) == 12
+    for command in commands:
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, (command, done.output)
