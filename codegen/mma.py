@@ -6,6 +6,8 @@ the right one; the registers of the left factor are in order of k, then of rows,
 
 from __future__ import annotations
 
+import math
+
 from deplodock.codegen.writer import KernelWriter, Texts, c_type
 from deplodock.dialects.engines import ENGINES, Engine
 from deplodock.dialects.kernel.ldmatrix import COUNTS, LdmatrixOp
@@ -16,7 +18,7 @@ _C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float", "i8": "sig
 _PTX_TYPES = {"i8": "s8", "i32": "s32"}
 """The names of types that PTX has another one for."""
 _FACTOR_TYPES = {**_PTX_TYPES, "f32": "tf32"}
-"""The same for types of factors."""
+"""The names of types of factors that PTX has another one for."""
 _SUMS = {"f32": ("float", "f"), "i32": ("int", "r")}
 """The types of sums in C, and their constraints in inline assembly."""
 
@@ -27,14 +29,11 @@ def _name(engine: Engine, factor: str) -> str:
 
 def _helper(engine: Engine, factor: str) -> str:
     """The device function of an instruction for factors of a type."""
-    sums = [f"c{i}" for i in range(engine.rows * engine.pair)]
+    sums = [f"c{i}" for i in range(math.prod(engine.held))]
     count = engine.depth // engine.packed
-    factors = [*(f"a{i}" for i in range(engine.rows * count)), *(f"b{i}" for i in range(count))]
+    factors = [*(f"a{i}" for i in range(engine.held[0] * count)), *(f"b{i}" for i in range(count))]
     sum_type, constraint = _SUMS[engine.result]
-    result, type = (
-        _PTX_TYPES.get(engine.result, engine.result),
-        "tf32" if factor == "f32" else _PTX_TYPES.get(factor, factor),
-    )
+    result, type = _PTX_TYPES.get(engine.result, engine.result), _FACTOR_TYPES.get(factor, factor)
     parameters = [*(f"{sum_type}& {name}" for name in sums), *(f"const {_C_TYPES[factor]}* {name}" for name in factors)]
     places = [f"%{i}" for i in range(len(sums) + len(factors))]
     c, rest = places[: len(sums)], places[len(sums) :]
@@ -84,7 +83,7 @@ def _mma(to: KernelWriter, op: MmaOp) -> None:
     left, right, sums = op.fragments
     factor = next(type for type, name in _C_TYPES.items() if name == c_type(memref_of(op.left).element_type))
     a, b, c = (_registers(to, fragment) for fragment in (left, right, sums))
-    rows, columns = range(op.engine.rows), range(op.engine.pair)
+    rows, columns = map(range, op.engine.held)
     steps = range(0, op.engine.depth, op.engine.packed)
     arguments = [c[row, column] for row in rows for column in columns]
     arguments += [f"&{a[row, k]}" for k in steps for row in rows]

@@ -15,8 +15,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.machine.atoms import NoAtomError, atom_of
-from deplodock.analysis.machine.warpgroups import NAME as WGMMA
-from deplodock.analysis.machine.warpgroups import warpgroup_tile
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.lanes import engine_faults, lane_faults
 from deplodock.dialects import tile
@@ -35,10 +33,7 @@ class VerifyContractPass(CheckPass):
             dependence = Dependence()
             for contract in (inner for inner in launch.body.walk() if isinstance(inner, tile.ContractOp)):
                 try:
-                    if contract.engine.data == WGMMA:
-                        warpgroup_tile(launch, contract, dependence)
-                    else:
-                        atom_of(launch, contract, dependence)
+                    atom_of(launch, contract, dependence)
                 except NoAtomError as error:
                     raise failure(contract, str(error)) from error
             for fault in (*lane_faults(launch), *engine_faults(launch)):

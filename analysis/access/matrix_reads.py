@@ -14,15 +14,14 @@ from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of
-from deplodock.analysis.shape.lanes import thread_strides
+from deplodock.analysis.shape.lanes import place_among_threads
 from deplodock.dialects import loop, tile
-from deplodock.dialects.engines import Digit
 from deplodock.dialects.kernel.ldmatrix import PAIR, SIDE
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import Binding, Memory
 
-GROUPS, THREADS = Digit(4, 8), Digit(1, 4)
-"""The digits of a lane's number: g and t."""
+GROUPS, THREADS = (4, 8), (1, 4)
+"""The places of g and t among lanes: how far apart their values are, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +55,13 @@ def matrix_read(launch: tile.LaunchOp, load: loop.LoadOp) -> MatrixRead | None:
         is_pair = launch.binding(pair) is Binding.REGISTER if pair in launch.axes else False
         if not is_pair or extent_or_one(pair) != PAIR:
             continue
-        for thread in (root for root in roots if _digit(launch, root) == THREADS):
-            for group in (root for root in roots if _digit(launch, root) == GROUPS):
+        for thread in (root for root in roots if place_among_threads(launch, root) == THREADS):
+            for group in (root for root in roots if place_among_threads(launch, root) == GROUPS):
                 for is_transposed in (False, True):
                     found = MatrixRead(group, thread, pair, is_transposed)
                     if _fits(found, forms) and _is_aligned(found, load, forms):
                         return found
     return None
-
-
-def _digit(launch: tile.LaunchOp, root: SSAValue) -> Digit | None:
-    """The digit that an axis is of the number of a thread, itself or by its carrier."""
-    if root not in launch.axes:
-        return None
-    axis = launch.carried_axes().get(root, root)
-    stride = thread_strides(launch).get(axis)
-    return None if stride is None else Digit(stride, extent_or_one(axis))
 
 
 def _fits(read: MatrixRead, forms: Sequence[Linear]) -> bool:

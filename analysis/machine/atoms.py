@@ -1,30 +1,37 @@
-"""How an engine's instruction runs a contract: which axes of the launch are its rows, columns and k.
+"""How an engine's instruction runs a contract: which axes of the launch are the digits of its rows, columns and k.
 
-The roles of axes follow from what the factors vary along, and from the lanes that the engine's table gives them.
+`dialects/engines.py` has the layouts of instructions. An axis of threads is a digit by its place in the number of a
+thread; one of registers by its step in the form at which the contract takes a coordinate, or by what the factors vary
+along.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import AnyFloat, f32
 from xdsl.ir import Attribute, SSAValue
 
-from deplodock.analysis.affine.linear import Linear, extent_or_one, forms_of, subscripts_of
-from deplodock.analysis.machine.targets import WARP
+from deplodock.analysis.affine.linear import Linear, equal, extent_or_one, forms_of, known_points, subscripts_of
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.lanes import thread_strides
+from deplodock.analysis.shape.dependence import Dependence, wheres, without
+from deplodock.analysis.shape.lanes import carried, place_among_threads
 from deplodock.analysis.shape.roles import Contraction, factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, approximates, weighing
 from deplodock.dialects import loop, tile
-from deplodock.dialects.engines import Digit, Engine, engine, engine_names
+from deplodock.dialects.engines import WGMMA, Digit, Engine, Layout, engine, engine_names, points
+from deplodock.dialects.kernel.wgmma import columns_of
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.precision import HIGHEST, precision_of
+from deplodock.dialects.math_ext import WithLowPartOp
+from deplodock.dialects.precision import HIGHEST, MEDIUM, precision_of
 from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
+
+Axes: TypeAlias = dict[str, SSAValue]
+"""The axes that are the digits of a coordinate, by letter; `j` is that of blocks, where there are several."""
 
 
 class NoAtomError(Error):
@@ -33,116 +40,215 @@ class NoAtomError(Error):
 
 @dataclass(frozen=True)
 class Atom:
-    """The register axes of a launch that one instruction of a contract takes whole, or in steps."""
+    """The axes of a launch that an instruction of a contract takes whole, or in steps."""
 
     engine: Engine
-    rows: SSAValue
-    """The rows of the left factor and of the result that a lane holds."""
-    pair: SSAValue
-    """The columns of the result that a lane holds."""
+    rows: Axes
+    columns: Axes
+    """Of the result."""
     depth: tuple[SSAValue, ...]
-    """The coordinates along k that a lane holds, of one instruction after the other."""
+    """The register axes along k of a left factor that threads hold, of one instruction after the other."""
+    moved: SSAValue
+    """The axis of the right factor's columns: a lane axis, or one that the engine walks."""
+    along: SSAValue | None = None
+    """The axis of k that the engine walks."""
 
     @property
     def steps(self) -> int:
         """The instructions along k."""
-        return math.prod(extent_or_one(axis) for axis in self.depth) // self.engine.depth
+        if self.along is not None:
+            return extent_or_one(self.along) // self.engine.k
+        return prod(map(extent_or_one, self.depth)) // self.engine.depth
+
+    @property
+    def tile(self) -> list[SSAValue]:
+        """The register axes of what a thread holds of the result, in the order of an instruction's sums."""
+        return [axis for axis in (self.columns.get("j"), self.rows["h"], self.columns["r"]) if axis is not None]
 
 
 def atom_of(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) -> Atom:
     """The axes that an instruction of a contract's engine runs.
 
-    Raises NoAtomError where the factors or the result do not lie in the lanes that the engine wants.
+    Raises NoAtomError where the factors or the result do not lie where the engine wants them.
     """
-    return _Atoms(launch, op, dependence).atom()
+    row = _engine(op)
+    threads = prod(extent_or_one(axis) for axis in launch.bound_to(Binding.THREAD))
+    if threads % row.threads:
+        raise NoAtomError(f"{row.name} takes whole {row.team}s, and the launch has {threads} threads")
+    return (_of_slabs if row.reads_slabs else _of_lanes)(launch, op, row, dependence)
 
 
-class _Atoms:
-    def __init__(self, launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) -> None:
-        self.launch = launch
-        self.op = op
-        self.engine = _engine(op)
-        self.threads = {*launch.bound_to(Binding.THREAD), *launch.bound_to(Binding.LANE)}
-        self.left = dependence.of(*op.lhs)
-        self.right = dependence.of(*op.rhs)
-        self.around = [around for around in ancestors(op, below=launch) if isinstance(around, loop.LoopLike)]
-        limits = [where for around in (*self.around, launch) for where in wheres(around.body.block)]
-        self.limited = dependence.of(*(value for where in limits for value in where.indices))
-        self.bounds = dependence.of(*(value for around in self.around for value in around.bound_operands))
-
-    def atom(self) -> Atom:
-        launch, engine = self.launch, self.engine
-        threads = math.prod(extent_or_one(axis) for axis in launch.bound_to(Binding.THREAD))
-        if threads % WARP:
-            raise NoAtomError(f"{engine.name} takes whole warps, and the launch has {threads} threads")
-        for axis in launch.axes:
-            if axis in self.bounds and axis not in launch.ctas:
-                raise NoAtomError(f"the bound of a loop around it varies along {label(axis)}; a warp runs it as one")
-        for axis in self.op.axes:
-            if axis in self.limited:
-                raise NoAtomError(f"it adds the products of all points along {label(axis)}, which a loop.where limits")
-        moved, column, pair = self._places()
-        depth = self._depth(column)
-        rows = self._rows()
-        row = next(axis for axis in launch.bound_to(Binding.THREAD) if self._digit(axis) == engine.row)
-        self._lacks("left", self.left, (moved, column, pair))
-        self._lacks("right", self.right, (row, rows, column, pair))
-        return Atom(engine, rows, pair, depth)
-
-    def _digit(self, axis: SSAValue) -> Digit | None:
-        """The digit that a thread axis, or a lane axis by its carrier, is of the number of a thread."""
-        axis = self.launch.carried_axes().get(axis, axis)
-        stride = thread_strides(self.launch).get(axis)
-        return None if stride is None else Digit(stride, extent_or_one(axis))
-
-    def _places(self) -> tuple[SSAValue, SSAValue, SSAValue]:
-        """The axis of the right factor's columns, and the thread and register axes of the result's."""
-        op, engine = self.op, self.engine
-        if len(op.moved) != 1 or self._digit(op.moved[0]) != engine.row or not self._is(op.moved[0], Binding.LANE):
-            raise NoAtomError(f"the right factor's columns must be taken `at` one lane axis, {_lanes(engine.row)}")
-        (form,) = forms_of(op.places.data, op.place_axes)
-        for column in op.place_axes:
-            for pair in op.place_axes:
-                wanted = Linear.of(column, engine.pair) + Linear.of(pair)
-                if column is not pair and form == wanted and self._are_columns(column, pair):
-                    return op.moved[0], column, pair
+def _of_lanes(launch: tile.LaunchOp, op: tile.ContractOp, row: Engine, dependence: Dependence) -> Atom:
+    """The axes of an instruction whose factors threads hold."""
+    _check_whole(launch, op, row, dependence, op.axes)
+    moved = op.moved[0] if len(op.moved) == 1 else None
+    if moved is None or moved not in launch.carried_axes() or not _is_digit(launch, moved, row.row):
+        raise NoAtomError(f"the right factor's columns must be taken `at` one lane axis, {_lanes(row.row)}")
+    (form,) = forms_of(op.places.data, op.place_axes)
+    if (columns := digits_of(launch, form, row.columns)) is None:
         raise NoAtomError(
-            f"the columns must be taken at `thread * {engine.pair} + register` for a thread axis, "
-            f"{_lanes(engine.column)}, and a register axis of {engine.pair} columns"
+            f"the columns must be taken at `thread * {row.column.step} + register` for a thread axis, "
+            f"{_lanes(row.column)}, and a register axis of {row.held[1]} columns"
         )
+    depth = _depth(launch, op, row, columns["t"])
+    left, right = dependence.of(*op.lhs), dependence.of(*op.rhs)
+    rows = _rows(launch, row, without(left, {*right, *op.axes}))
+    _check_lacks("left", left, (moved, *columns.values()))
+    _check_lacks("right", right, (*rows.values(), *columns.values()))
+    return Atom(row, rows, columns, depth, moved)
 
-    def _are_columns(self, column: SSAValue, pair: SSAValue) -> bool:
-        is_column = column in self.threads and self._digit(column) == self.engine.column
-        return is_column and self._is(pair, Binding.REGISTER) and extent_or_one(pair) == self.engine.pair
 
-    def _depth(self, column: SSAValue) -> tuple[SSAValue, ...]:
-        """The register axes of k; the other axis of k is one of the lanes of the columns."""
-        engine, launch = self.engine, self.launch
-        registers = [axis for axis in launch.axes if axis in self.op.axes and self._is(axis, Binding.REGISTER)]
-        lanes = [axis for axis in self.op.axes if axis not in registers]
-        carriers = launch.carried_axes()
-        if len(lanes) != 1 or carriers.get(lanes[0]) is not carriers.get(column, column) or lanes[0] is column:
-            raise NoAtomError(f"k must run over one lane axis on the threads of {label(column)}, and over registers")
-        count = math.prod(extent_or_one(axis) for axis in registers)
-        if count % engine.depth:
-            raise NoAtomError(f"a lane holds {count} of the elements along k, not a multiple of {engine.depth}")
-        return tuple(registers)
+def _of_slabs(launch: tile.LaunchOp, op: tile.ContractOp, row: Engine, dependence: Dependence) -> Atom:
+    """The axes of an instruction that reads the right factor, and the left one that no thread holds, from slabs."""
+    is_held = all(launch.binding(axis) is not Binding.ENGINE for axis in op.axes)
+    for factor in op.rhs:
+        _check_slab(launch, factor, row)
+    if not is_held:
+        if len(op.pairs) != 1:
+            raise NoAtomError(f"{row.name} adds one pair of factors from slabs, got {len(op.pairs)}")
+        _check_slab(launch, op.lhs[0], row)
+    along, moved = _walked(launch, op, is_held)
+    if (extent := extent_or_one(along)) % row.k:
+        raise NoAtomError(f"{label(along)} has {extent} elements along k, not a multiple of {row.k}")
+    if (extent := extent_or_one(moved)) not in columns_of(op.lhs[0].type):
+        raise NoAtomError(f"{label(moved)} has {extent} columns, not a multiple of 8 up to 256")
+    _check_whole(launch, op, row, dependence, (*op.axes, *op.moved))
+    columns = _blocks(launch, op, moved, row.columns)
+    depth = [axis for letter, axis in _blocks(launch, op, along, row.along).items() if letter != "t"] if is_held else []
+    rows = _rows(launch, row, without(dependence.of(op.lhs[0]), set(op.axes)))
+    varying = dependence.of(*op.rhs)
+    for axis in (*launch.bound_to(Binding.THREAD), rows["h"]):
+        if axis in varying and extent_or_one(axis) > 1:
+            raise NoAtomError(f"the right factor varies along {label(axis)}, where a {row.team} reads one tile")
+    return Atom(row, rows, columns, tuple(depth), moved, along)
 
-    def _rows(self) -> SSAValue:
-        """The last register axis of as many rows as a lane holds."""
-        for axis in reversed(self.launch.bound_to(Binding.REGISTER)):
-            is_row = axis in self.left and axis not in self.right and axis not in self.op.axes
-            if is_row and extent_or_one(axis) == self.engine.rows:
-                return axis
-        raise NoAtomError(f"no register axis of {self.engine.rows} rows is the left factor's alone")
 
-    def _is(self, axis: SSAValue, binding: Binding) -> bool:
-        return self.launch.binding(axis) is binding
+def column_axis(op: tile.ContractOp) -> SSAValue:
+    """The axis of a contract's right factor that is a column of the result: its place is over no folded axis."""
+    places = zip(op.moved, forms_of(op.places.data, op.place_axes), strict=True)
+    return next(axis for axis, form in places if not set(form.roots()) & set(op.axes))
 
-    def _lacks(self, side: str, found: dict[SSAValue, None], axes: tuple[SSAValue, ...]) -> None:
-        for axis in axes:
-            if axis in found:
-                raise NoAtomError(f"the {side} factor varies along {label(axis)}, where its lanes hold one value")
+
+def slab_read(factor: SSAValue) -> loop.LoadOp | None:
+    """The read of a factor, or of the leading part of one whose low part is stored; None if it is computed."""
+    read = factor.owner.value.owner if isinstance(factor.owner, WithLowPartOp) else factor.owner
+    return read if isinstance(read, loop.LoadOp) else None
+
+
+def digits_of(launch: tile.LaunchOp, form: Linear, layout: Layout, block: int = 0) -> Axes | None:
+    """The axes of a launch that make a form a coordinate of a layout, or of blocks of it, if they have a size."""
+    found: Axes = {}
+    for digit in layout:
+        fitting = (axis for axis in form.roots() if form.coefficient(axis) == digit.step)
+        if (axis := next((axis for axis in fitting if _is_digit(launch, axis, digit)), None)) is None:
+            return None
+        found[digit.letter], form = axis, form - Linear.of(axis, digit.step)
+    for axis in form.roots() if block else ():
+        if equal(form, Linear.of(axis, block)) and axis in launch.bound_to(Binding.REGISTER):
+            return {**found, "j": axis}
+    return found if equal(form, Linear()) else None
+
+
+def _is_digit(launch: tile.LaunchOp, axis: SSAValue, digit: Digit) -> bool:
+    """Whether an axis is a digit: of threads, itself or by its carrier, or of registers."""
+    if digit.weight is not None:
+        return place_among_threads(launch, axis) == (digit.weight, digit.extent)
+    return axis in launch.bound_to(Binding.REGISTER) and extent_or_one(axis) == digit.extent
+
+
+def _thread(launch: tile.LaunchOp, digit: Digit, what: str) -> SSAValue:
+    """The thread axis that is a digit of a thread's number."""
+    for axis in launch.bound_to(Binding.THREAD):
+        if _is_digit(launch, axis, digit):
+            return axis
+    raise NoAtomError(f"no thread axis of {digit.extent} {what} is {digit.weight} threads apart")
+
+
+def _rows(launch: tile.LaunchOp, row: Engine, varying: Collection[SSAValue]) -> Axes:
+    """The axes of rows: those of threads, and the last one of registers that fits; the left factor varies along it."""
+    found: Axes = {}
+    for digit in row.rows:
+        if digit.weight is not None:
+            found[digit.letter] = _thread(launch, digit, "rows of a warp" if digit == row.row else "warps")
+            continue
+        held = [axis for axis in launch.bound_to(Binding.REGISTER) if axis in varying]
+        held = [axis for axis in held if _is_digit(launch, axis, digit)] if not row.reads_slabs else held[-1:]
+        if not held or not _is_digit(launch, held[-1], digit):
+            alone = "" if row.reads_slabs else " alone"
+            raise NoAtomError(f"no register axis of {digit.extent} rows is the left factor's{alone}")
+        found[digit.letter] = held[-1]
+    return found
+
+
+def _depth(launch: tile.LaunchOp, op: tile.ContractOp, row: Engine, column: SSAValue) -> tuple[SSAValue, ...]:
+    """The register axes of k; the other axis of k is one of the lanes of the columns."""
+    registers = [axis for axis in launch.bound_to(Binding.REGISTER) if axis in op.axes]
+    lanes = [axis for axis in op.axes if axis not in registers]
+    carriers = launch.carried_axes()
+    if len(lanes) != 1 or carriers.get(lanes[0]) is not carriers.get(column, column) or lanes[0] is column:
+        raise NoAtomError(f"k must run over one lane axis on the threads of {label(column)}, and over registers")
+    if (count := prod(map(extent_or_one, registers))) % row.depth:
+        raise NoAtomError(f"a lane holds {count} of the elements along k, not a multiple of {row.depth}")
+    return tuple(registers)
+
+
+def _walked(launch: tile.LaunchOp, op: tile.ContractOp, is_held: bool) -> tuple[SSAValue, SSAValue]:
+    """The axes of k and of the right factor's columns that the engine walks."""
+    if any(launch.binding(axis) is not Binding.ENGINE for axis in op.moved):
+        raise NoAtomError("the right factor must be taken `at` engine axes")
+    if not is_held:
+        if len(op.axes) != 1 or len(op.moved) != 1:
+            raise NoAtomError("k and the right factor's columns must be one engine axis each")
+        return op.axes[0], op.moved[0]
+    places = zip(op.moved, forms_of(op.places.data, op.place_axes), strict=True)
+    along = [axis for axis, form in places if set(form.roots()) == set(op.axes)]
+    if len(op.moved) != 2 or len(along) != 1:
+        raise NoAtomError(
+            "where threads hold the left factor, the right one must be taken `at` two engine axes: k, over the axes "
+            "that are folded, and its columns"
+        )
+    return along[0], next(axis for axis in op.moved if axis is not along[0])
+
+
+def _blocks(launch: tile.LaunchOp, op: tile.ContractOp, walked: SSAValue, layout: Layout) -> Axes:
+    """The axes of the place at which an axis that the engine walks is taken: one or more blocks of a layout."""
+    is_pairs, size = len(layout) > 1, points(layout)
+    _thread(launch, layout[0], "pairs of columns" if is_pairs else "k")
+    form = carried(launch, forms_of(op.places.data, op.place_axes)[list(op.moved).index(walked)])
+    found = digits_of(launch, form, layout, size)
+    if found is None or size * known_points([found["j"]] if "j" in found else []) != extent_or_one(walked):
+        place = "thread * 2 + pair`, block and pair registers" if is_pairs else "thread`, block a register"
+        raise NoAtomError(f"{label(walked)} must be taken at `block * {size} + {place}")
+    return found
+
+
+def _check_lacks(side: str, varying: Collection[SSAValue], axes: Iterable[SSAValue]) -> None:
+    """Raises NoAtomError for a factor that varies along an axis of which its lanes hold one value."""
+    for axis in axes:
+        if axis in varying:
+            raise NoAtomError(f"the {side} factor varies along {label(axis)}, where its lanes hold one value")
+
+
+def _check_slab(launch: tile.LaunchOp, factor: SSAValue, row: Engine) -> None:
+    """Raises NoAtomError for a factor that is not read in the launch."""
+    if (read := slab_read(factor)) is None or not launch.is_ancestor(read):
+        raise NoAtomError(f"the factor {label(factor)} is computed, and {row.name} reads slabs")
+
+
+def _check_whole(
+    launch: tile.LaunchOp, op: tile.ContractOp, row: Engine, dependence: Dependence, axes: Sequence[SSAValue]
+) -> None:
+    """Raises NoAtomError where some points of a product do not count, or not all threads of a team reach it."""
+    around = [each for each in ancestors(op, below=launch) if isinstance(each, loop.LoopLike)]
+    limits = [where for each in (*around, launch) for where in wheres(each.body.block)]
+    limited = dependence.of(*(value for where in limits for value in where.indices))
+    bounds = dependence.of(*(value for each in around for value in each.bound_operands))
+    for axis in launch.axes:
+        if axis in bounds and axis not in launch.ctas:
+            raise NoAtomError(f"the bound of a loop around it varies along {label(axis)}; a {row.team} runs it as one")
+    for axis in axes:
+        if axis in limited:
+            raise NoAtomError(f"it adds the products of all points along {label(axis)}, which a loop.where limits")
 
 
 def narrow_factors(found: Contraction, name: str) -> tuple[Engine, list[tuple[loop.LoadOp, loop.LoadOp]]]:
@@ -232,7 +338,7 @@ def _engine(op: tile.ContractOp) -> Engine:
     if name not in engine_names():
         raise NoAtomError(f"there is no engine {name}; there are {', '.join(engine_names())}")
     left, right, result = (type.name if isinstance(type, AnyFloat) else str(type) for type in types)
-    found = engine(name, left, precision_of(op))
+    found = engine(name, left, MEDIUM if name == WGMMA else precision_of(op))
     if found is None or left != right or found.result != result:
         raise NoAtomError(f"{name} does not multiply {left} by {right} to {result}")
     return found

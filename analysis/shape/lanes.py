@@ -43,6 +43,16 @@ def thread_strides(launch: tile.LaunchOp) -> dict[SSAValue, int]:
     return strides
 
 
+def place_among_threads(launch: tile.LaunchOp, axis: SSAValue) -> tuple[int, int] | None:
+    """How many threads neighbours along an axis are apart, and how many there are; None of an axis of no threads.
+
+    A lane axis has the place of its carrier.
+    """
+    axis = launch.carried_axes().get(axis, axis)
+    stride = thread_strides(launch).get(axis)
+    return None if stride is None else (stride, extent_or_one(axis))
+
+
 def lane_faults(launch: tile.LaunchOp) -> Iterator[LaneFault]:
     """The operations of a launch whose values vary along two axes of one carrier, in order.
 

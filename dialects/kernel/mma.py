@@ -115,9 +115,9 @@ class MmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
         """The left factor, the right one and the sums."""
         engine = self.engine
         return (
-            Fragment(self.left, self.left_map.data, self.left_indices, (engine.rows, engine.depth), engine.packed),
+            Fragment(self.left, self.left_map.data, self.left_indices, (engine.held[0], engine.depth), engine.packed),
             Fragment(self.right, self.right_map.data, self.right_indices, (engine.depth,), engine.packed),
-            Fragment(self.sums, self.sums_map.data, self.sums_indices, (engine.rows, engine.pair), 1),
+            Fragment(self.sums, self.sums_map.data, self.sums_indices, engine.held, 1),
         )
 
     def accesses(self) -> list[Access]:

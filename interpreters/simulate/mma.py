@@ -41,14 +41,14 @@ def multiply(engine: Engine, fragments: Sequence[Registers], shape: tuple[int, .
         """The values of the lanes by row digit and column digit."""
         return np.broadcast_to(value, shape).reshape(*warps, WARP)[..., lanes]
 
-    rows, depth = range(engine.rows), range(engine.depth)
+    rows, depth = range(engine.held[0]), range(engine.depth)
     a = read_by_engine(np.stack([np.stack([gathered(left[h, k].data) for k in depth], -1) for h in rows], -4))
     b = read_by_engine(np.stack([gathered(right[k,].data) for k in depth], -1))
     exact = np.int64 if engine.adds_integers else np.float64
     a = a.astype(exact).reshape(*warps, engine.m, engine.k)
     b = b.astype(exact).reshape(*warps, engine.n, engine.k)
     total = (a @ np.swapaxes(b, -1, -2)).reshape(
-        *warps, engine.rows, engine.row.extent, engine.column.extent, engine.pair
+        *warps, engine.held[0], engine.row.extent, engine.column.extent, engine.held[1]
     )
     origin = _warp_origin([*left.values(), *right.values()], shape)
     found: dict[tuple[int, ...], Values] = {}
@@ -83,8 +83,8 @@ def _part(value: Values, place: int) -> Values:
 
 def _lanes(engine: Engine) -> Array:
     """The number of the lane of each row digit and column digit."""
-    rows, columns = np.arange(engine.row.extent), np.arange(engine.column.extent)
-    return rows.reshape(-1, 1) * engine.row.weight + columns * engine.column.weight
+    rows, columns = (np.arange(digit.extent) * (digit.weight or 0) for digit in (engine.row, engine.column))
+    return rows.reshape(-1, 1) + columns
 
 
 def toward_zero(exact: Array) -> Array:

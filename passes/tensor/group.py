@@ -24,9 +24,9 @@ from deplodock.analysis.shape.fusion_index import (
     substitute,
     walked_axes,
 )
-from deplodock.dialects.engines import engine
+from deplodock.dialects.engines import MMA, engine
 from deplodock.dialects.tensor import ConcatOp, GatherOp, PadOp, ReduceOp, ScanOp, element_of, shape_of
-from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, IN_FLIGHT, ROW_VALUES, THREAD_VALUES, WARPS
+from deplodock.schedule.choose.sizes import CELLS, CTA_THREADS, IN_FLIGHT, ROW_VALUES, THREAD_VALUES
 
 MAX_INDICES = 8
 """At how many indices a kernel may compute one value."""
@@ -304,7 +304,7 @@ class Group:
                 return "a kernel holds one contraction, or several that share a factor and run through the same k"
             types = {element_of(value) for value, _ in factors}
             is_asked = may_ask or op.attributes.get(FUSE) == StringAttr("always")
-            if not is_asked and any(engine(WARPS, str(type)) is None for type in types):
+            if not is_asked and any(engine(MMA, str(type)) is None for type in types):
                 return "no tensor core takes the factors, and contractions in registers would halve each other's tile"
         return None
 

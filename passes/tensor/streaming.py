@@ -24,11 +24,11 @@ from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_axes
 from deplodock.analysis.shape.fusion_index import Index, new_loop
 from deplodock.analysis.shape.streaming import approximates, folds, reassociates
-from deplodock.dialects.engines import engine
+from deplodock.dialects.engines import MMA, engine
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, InMemory, ReduceOp, element_of, shape_of
 from deplodock.passes.tensor.group import Group, new_index
-from deplodock.schedule.choose.sizes import STREAM_LANES, WARPS
+from deplodock.schedule.choose.sizes import STREAM_LANES
 
 Streams = Literal["never", "cheaper", "always"]
 """Where a weighted sum joins its softmax: nowhere; where it is cheaper or scores are too large to store; or wherever it
@@ -235,7 +235,7 @@ def _is_narrow(softmax: _Softmax, stored: Sequence[SSAValue], rates: Rates) -> b
     exponentials = [op.body.block.first_op for op in softmax.inside if isinstance(op, ElementwiseOp)]
     if not rates.multiplies_narrow or _rows(softmax) == 1 or not any(map(approximates, exponentials)):
         return False
-    return len(stored) == _STORED and all(engine(WARPS, str(element_of(value))) is not None for value in stored)
+    return len(stored) == _STORED and all(engine(MMA, str(element_of(value))) is not None for value in stored)
 
 
 def _is_split(softmax: _Softmax, stored: Sequence[SSAValue], chain: Sequence[Group], rates: Rates) -> bool:

@@ -21,6 +21,7 @@ from deplodock.analysis.affine.linear import Linear, to_map
 from deplodock.analysis.shape.roles import is_part_of
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
+from deplodock.dialects.engines import Digit
 from deplodock.dialects.math_ext import PartOfF32
 from deplodock.dialects.tile import Binding
 
@@ -66,6 +67,12 @@ def _append_argument(rewriter: PatternRewriter, launch: tile.LaunchOp, name: str
     argument = rewriter.insert_block_argument(block, len(block.args), IndexType())
     argument.name_hint = name
     return argument
+
+
+def append_digit(rewriter: PatternRewriter, launch: tile.LaunchOp, digit: Digit, name: str) -> SSAValue:
+    """A new axis of a launch, which is a digit of a coordinate of that name."""
+    binding = Binding.REGISTER if digit.weight is None else Binding.THREAD
+    return append_axis(rewriter, launch, Axis(digit.extent, binding, f"{name}_{digit.letter}"))
 
 
 def reorder(rewriter: PatternRewriter, launch: tile.LaunchOp, order: Sequence[SSAValue]) -> list[SSAValue]:

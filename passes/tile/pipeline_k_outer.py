@@ -39,16 +39,16 @@ from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import bounds_of, known_points
+from deplodock.analysis.machine.atoms import column_axis
 from deplodock.analysis.machine.occupancy import start_registers
 from deplodock.analysis.machine.resources import buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES, PRODUCT_REGISTERS, target_at
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
-from deplodock.analysis.machine.warpgroups import column_axis
 from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
+from deplodock.dialects.engines import WGMMA
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
@@ -240,7 +240,7 @@ def _check_producer(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Seq
 
 def _product_registers(op: Operation) -> int:
     """The registers with which a thread must start, for what an operation multiplies in a warpgroup, and at least."""
-    if not isinstance(op, tile.ContractOp) or op.engine.data != WARPGROUPS:
+    if not isinstance(op, tile.ContractOp) or op.engine.data != WGMMA:
         return 1
     return known_points([column_axis(op)]) // 2 + PRODUCT_REGISTERS
 

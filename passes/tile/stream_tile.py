@@ -46,12 +46,12 @@ from xdsl.rewriter import InsertPoint
 from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
 from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
 from deplodock.analysis.machine.targets import capability, has_feature, target_at
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.dialects import loop, scalar_regions, tile
+from deplodock.dialects.engines import MMA, WGMMA
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.precision import product_like
@@ -75,7 +75,7 @@ from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
 from deplodock.passes.tile.stream_steps import StreamTiling
 from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling, check_boxes
 from deplodock.passes.tile.stream_warps import WarpTiling
-from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR, WARPS
+from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR
 from deplodock.schedule.choose.stream_sizes import neighbours_of, stream_bytes, weights_pitch
 
 
@@ -97,7 +97,7 @@ class StreamTilePass(LaunchRule):
     warp: int = option(STREAM_WARP, Integers((16, 32), 16, 16), "rows that a warp computes, of the engine of warps")
     engine: str = option(
         THREADS,
-        OneOf((THREADS, WARPS, WARPGROUPS)),
+        OneOf((THREADS, MMA, WGMMA)),
         "what multiplies: threads, or the tensor cores of warps (mma) or warpgroups (wgmma)",
     )
 
@@ -128,19 +128,19 @@ class StreamTilePass(LaunchRule):
             team = self.side, self.lanes, self.features
             _ThreadTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes, team).run()
             return
-        rows, team = (ROWS, "warpgroup") if self.engine == WARPGROUPS else (self.warp, "warp")
+        rows, team = (ROWS, "warpgroup") if self.engine == WGMMA else (self.warp, "warp")
         if self.m % rows:
             raise Skip(f"the {self.m} rows of a CTA are no multiple of the {rows} of a {team}")
-        if self.engine == WARPGROUPS and self.slices > 1:
+        if self.engine == WGMMA and self.slices > 1:
             raise Skip("warpgroups share no step; slices are of threads and of mma")
-        feature = Feature.WARPGROUPS if self.engine == WARPGROUPS else Feature.MMA
+        feature = Feature.WARPGROUPS if self.engine == WGMMA else Feature.MMA
         if not has_feature(target, feature):
             raise Skip(f"sm_{capability(target)} has no {feature}")
         try:
-            engine = streamed_engine(found, WARPS)
+            engine = streamed_engine(found, MMA)
         except NoAtomError as error:
             raise Skip(str(error)) from error
-        if self.engine == WARPGROUPS:
+        if self.engine == WGMMA:
             check_boxes(found)
             WarpgroupTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes).run()
             return

@@ -33,16 +33,16 @@ from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, subscripts_of
-from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.roles import factors_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, weighing
 from deplodock.dialects import loop, tile
+from deplodock.dialects.engines import WARPGROUPS, WGMMA
 from deplodock.dialects.kernel.tma import UNIT_BYTES
 from deplodock.dialects.kernel.wgmma import DEPTH, ROWS
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.tile.edits import Part, append_lane, places_at
+from deplodock.passes.tile.edits import Part, append_digit, append_lane, places_at
 from deplodock.passes.tile.rule import Skip
 from deplodock.passes.tile.stream_engine import EngineTiling, factor_read, moved_read
 
@@ -72,23 +72,22 @@ class WarpgroupTiling(EngineTiling):
         outputs, features = (-(-extent // DEPTH) * DEPTH for extent in (extents[1], scores.trips or 1))
         block = self.axis(-(-extents[0] // self.m), Binding.BLOCK, f"{row}_b")
         group = self.axis(self.m // ROWS, Binding.THREAD, f"{row}_w")
-        warp = self.axis(WARPS.extent, Binding.THREAD, f"{row}_q")
-        line = self.axis(GROUPS.extent, Binding.THREAD, f"{row}_g")
-        thread = self.axis(LANES.extent, Binding.THREAD, f"{column}_t")
+        engine, *_ = WARPGROUPS
+        lines = [(append_digit(self.rewriter, launch, digit, row), digit) for digit in engine.rows]
+        thread, pair = (append_digit(self.rewriter, launch, digit, column) for digit in engine.columns)
         columns = self.axis(outputs // BLOCK, Binding.REGISTER, f"{column}_j")
         keys = self.axis(self.n // BLOCK, Binding.REGISTER, f"{key}_j")
-        half = self.axis(2, Binding.REGISTER, f"{row}_h")
-        pair = self.axis(2, Binding.REGISTER, f"{column}_r")
         key_pair = self.axis(2, Binding.REGISTER, f"{key}_r")
         key_lane = append_lane(self.rewriter, launch, thread, f"{key}_t")
         self.feature = self.axis(features, Binding.ENGINE, f"{feature}_e")
         self.key = self.axis(self.n, Binding.ENGINE, f"{key}_e")
         self.column = self.axis(outputs, Binding.ENGINE, f"{column}_e")
-        threads, registers = [group, warp, line, thread], [columns, keys, half, pair, key_pair]
-        engine = [self.feature, self.key, self.column]
-        self.own = [block, *threads, *registers, key_lane, *engine]
+        halves = [axis for axis, digit in lines if digit.weight is None]
+        threads = [group, *(axis for axis, digit in lines if digit.weight), thread]
+        registers = [columns, keys, *halves, pair, key_pair]
+        self.own = [block, *threads, *registers, key_lane, self.feature, self.key, self.column]
         first = -self.m if self.grows_along_rows() else self.m
-        self.rows = [(block, first), (group, ROWS), (warp, 16), (half, 8), (line, 1)]
+        self.rows = [(block, first), (group, ROWS), *((axis, digit.step) for axis, digit in lines)]
         self.columns = [(columns, BLOCK), (thread, 2), (pair, 1)]
         self.keys = [(keys, BLOCK), (key_lane, 2), (key_pair, 1)]
 
@@ -103,7 +102,7 @@ class WarpgroupTiling(EngineTiling):
         loads = moved_read(rows, along), moved_read(keys, {**along, **_as_one(self.keys, self.key)})
         pair = loads[0].result, loads[1].result
         at = places_at({self.key: self.keys})
-        contract = tile.ContractOp(NAME, [pair], [self.feature], at, scores.results[0].type)
+        contract = tile.ContractOp(WGMMA, [pair], [self.feature], at, scores.results[0].type)
         contract.location, contract.result.name_hint = scores.location, scores.results[0].name_hint
         self.rewriter.insert([*loads], InsertPoint.before(scores))
         self.rewriter.replace(scores, contract)
@@ -117,7 +116,7 @@ class WarpgroupTiling(EngineTiling):
         load = moved_read(factor_read(value), moved)
         at = places_at({self.column: self.columns, self.key: self.keys})
         (blocks, _), (lane, _), (pair, _) = self.keys
-        contract = tile.ContractOp(NAME, [(weights, load.result)], [lane, blocks, pair], at, value.type)
+        contract = tile.ContractOp(WGMMA, [(weights, load.result)], [lane, blocks, pair], at, value.type)
         contract.location = by.location
         self.rewriter.insert([load, contract], place)
         return contract.result

@@ -83,9 +83,9 @@ class WarpTiling(EngineTiling):
         keys = self.axis(self.n // engine.n, Binding.REGISTER, f"{key}_j")
         several = self.warp_rows > engine.m
         tiles = [self.axis(self.warp_rows // engine.m, Binding.REGISTER, f"{row}_i")] if several else []
-        half = self.axis(engine.rows, Binding.REGISTER, f"{row}_h")
-        pair = self.axis(engine.pair, Binding.REGISTER, f"{column}_r")
-        self.key_pair = self.axis(engine.pair, Binding.REGISTER, f"{key}_r")
+        half = self.axis(engine.held[0], Binding.REGISTER, f"{row}_h")
+        pair = self.axis(engine.held[1], Binding.REGISTER, f"{column}_r")
+        self.key_pair = self.axis(engine.held[1], Binding.REGISTER, f"{key}_r")
         self.unit = self.axis(engine.depth // engine.packed, Binding.REGISTER, f"{feature}_u")
         self.near = self.axis(engine.packed, Binding.REGISTER, f"{feature}_r")
         self.key_lane = append_lane(self.rewriter, launch, thread, f"{key}_t")
@@ -104,8 +104,8 @@ class WarpTiling(EngineTiling):
         first = -self.m if self.grows_along_rows() else self.m
         self.rows = [(block, first), (warp, self.warp_rows), *inner]
         blocks = [(columns, engine.n * shares), *((axis, engine.n) for axis in shared)]
-        self.columns = [*blocks, (thread, engine.pair), (pair, 1)]
-        self.keys = [(keys, engine.n), (self.key_lane, engine.pair), (self.key_pair, 1)]
+        self.columns = [*blocks, (thread, engine.column.step), (pair, 1)]
+        self.keys = [(keys, engine.n), (self.key_lane, engine.column.step), (self.key_pair, 1)]
 
     def tile_scores(self, key: loop.IndexOp) -> loop.IndexOp:
         """Let the sum run in steps of one instruction along the features, which it takes as zero beyond the last."""
@@ -160,5 +160,5 @@ class WarpTiling(EngineTiling):
 
     def _at(self, moved: SSAValue, thread: SSAValue, pair: SSAValue) -> tile.Places:
         """That the right factor's columns are those of the result."""
-        form = AffineExpr.dimension(0) * self.engine.pair + AffineExpr.dimension(1)
+        form = AffineExpr.dimension(0) * self.engine.column.step + AffineExpr.dimension(1)
         return tile.Places([moved], AffineMap(2, 0, (form,)), [thread, pair])

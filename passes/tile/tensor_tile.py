@@ -49,7 +49,6 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors, walks_neighbours, warp_share
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, capability, has_feature, target_at
-from deplodock.analysis.machine.warpgroups import NAME as WGMMA
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.footprint import gathered_footprint, register_footprint
@@ -63,7 +62,7 @@ from deplodock.analysis.shape.roles import (
     read_of,
 )
 from deplodock.dialects import loop, math_ext, tile
-from deplodock.dialects.engines import Engine, engine_names
+from deplodock.dialects.engines import MMA, WGMMA, Engine, engine_names
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
@@ -81,7 +80,7 @@ from deplodock.passes.tile.edits import (
 )
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
 from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups, contracts_of
-from deplodock.schedule.choose.sizes import READS, WARP_TILE, WARPS
+from deplodock.schedule.choose.sizes import READS, WARP_TILE
 
 Side: TypeAlias = Literal["m", "n"]
 
@@ -92,7 +91,7 @@ class TensorTilePass(LaunchRule):
 
     name = "tensor-tile"
     after = ("cooperative-reduce", "chunk-matmul-k", "split-matmul-k", "blockify-launch", "stage-inputs")
-    engine: str = option(WARPS, OneOf((*engine_names(), WGMMA)), "what multiplies")
+    engine: str = option(MMA, OneOf(tuple(engine_names())), "what multiplies")
     m: int = option(
         WARP_TILE,
         Integers((8, 16, 32, 64, 128), step=8),
@@ -163,7 +162,7 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     if not has_feature(target_at(launch), feature):
         raise Skip(f"sm_{capability(target_at(launch))} has no {feature}")
     try:
-        row, found = narrow_factors(roles, WARPS)
+        row, found = narrow_factors(roles, MMA)
     except NoAtomError as error:
         raise Skip(str(error)) from error
     m, n = _thread_axis(launch, roles.m, "rows"), _thread_axis(launch, roles.n, "columns")
@@ -207,7 +206,7 @@ def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: Te
     parts = max(1, row.depth // depth)
     if is_direct:
         lefts = {left.source for left, _ in found.pairs}
-        blocks, at_once = share // (row.column.extent * depth), READS * row.m // (warp_m * row.rows * len(lefts))
+        blocks, at_once = share // (row.column.extent * depth), READS * row.m // (warp_m * row.held[0] * len(lefts))
         parts = next(n for n in range(max(parts, min(blocks, at_once)), 0, -1) if blocks % n == 0)
     return _Match(
         row,
@@ -319,8 +318,8 @@ class _Axes:
         n_thread = self._one(lanes, Binding.THREAD, f"{self.n_hint}_t")
         m_atoms = self._some(match.warp_m // row.m, Binding.REGISTER, f"{self.m_hint}_i")
         n_atoms = self._some(match.warp_n // row.n, Binding.REGISTER, f"{self.n_hint}_j")
-        m_half = self._one(row.rows, Binding.REGISTER, f"{self.m_hint}_h")
-        n_pair = self._one(row.pair, Binding.REGISTER, f"{self.n_hint}_r")
+        m_half = self._one(row.held[0], Binding.REGISTER, f"{self.m_hint}_h")
+        n_pair = self._one(row.held[1], Binding.REGISTER, f"{self.n_hint}_r")
         k_parts = self._some(match.parts, Binding.REGISTER, f"{self.k_hint}_u")
         vector = self._one(match.depth, Binding.REGISTER, f"{self.k_hint}_v")
         k_lane = append_lane(self.rewriter, launch, n_thread, f"{self.k_hint}_t")
@@ -334,13 +333,13 @@ class _Axes:
         self.order = [*threads, *self.registers, k_lane, n_group, *self.shared.values()]
         self.folded = [k_lane, *k_parts, vector]
         self.moved = n_group
-        self.place = AffineMap(2, 0, (AffineExpr.dimension(0) * row.pair + AffineExpr.dimension(1),))
+        self.place = AffineMap(2, 0, (AffineExpr.dimension(0) * row.column.step + AffineExpr.dimension(1),))
         self.place_axes = [n_thread, n_pair]
         m_outer = [*((axis, match.warp_m) for axis in m_warps), *((axis, row.m) for axis in m_atoms)]
         n_outer = [*((axis, match.warp_n) for axis in n_warps), *((axis, row.n) for axis in n_atoms)]
-        group, half = (row.rows, 1) if match.is_direct else (1, row.row.extent)
+        group, half = (row.held[0], 1) if match.is_direct else (1, row.row.extent)
         self.rows: list[Part] = [*m_outer, (m_half, half), (m_group, group)]
-        self.columns: list[Part] = [*n_outer, (n_thread, row.pair), (n_pair, 1)]
+        self.columns: list[Part] = [*n_outer, (n_thread, row.column.step), (n_pair, 1)]
         self.right_columns: list[Part] = [*n_outer, (n_group, 1)]
         self._along_k(match, k_lane, k_parts, vector)
 

@@ -35,9 +35,9 @@ from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of, to_map
 from deplodock.analysis.machine.atoms import walks_neighbours
-from deplodock.analysis.machine.warpgroups import GROUPS, LANES, NAME, WARPS
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, math_ext, tile
+from deplodock.dialects.engines import WARPGROUPS, WGMMA
 from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
 from deplodock.dialects.precision import HIGH, precision_of, set_precision_of
 from deplodock.dialects.swizzle import SPANS
@@ -47,6 +47,7 @@ from deplodock.passes.tile.edits import (
     Axis,
     Part,
     append_axis,
+    append_digit,
     append_lane,
     computed_of,
     drop_axis,
@@ -115,7 +116,7 @@ def check_warpgroups(match: WarpgroupMatch, rows: int, columns: int) -> None:
         raise Skip(f"warpgroups of so few rows make {threads} threads of a CTA, above 1024")
     lefts, rights = zip(*match.pairs, strict=True)
     if match.is_split and (lacking := [load for load in rights if load not in match.low]):
-        raise Skip(f"{label(lacking[0].source)}: {NAME} reads the low parts of its right factor, and none are stored")
+        raise Skip(f"{label(lacking[0].source)}: {WGMMA} reads the low parts of its right factor, and none are stored")
     for load in dict.fromkeys((*rights, *match.low.values()) if match.holds_left else (*lefts, *rights)):
         if (reason := _unreadable(load, match.inner.iv)) is not None:
             raise Skip(reason)
@@ -125,17 +126,17 @@ def _unreadable(load: loop.LoadOp, depth: SSAValue) -> str | None:
     """Why no swizzled boxes fill the slab of a factor so that the engine reads it along k, `depth`; None if some do."""
     stage, type, name = load.source.owner, loop.memref_of(load.source), label(load.source)
     if not isinstance(stage, tile.StageOp):
-        return f"{name} is filled by no tile.stage, and {NAME} reads slabs that come in boxes"
+        return f"{name} is filled by no tile.stage, and {WGMMA} reads slabs that come in boxes"
     if any(form != Linear.of(root) for form in subscripts_of(load) for root in form.roots()):
-        return f"{name}: {NAME} reads neighbouring rows of a slab, and its rows are read in steps"
+        return f"{name}: {WGMMA} reads neighbouring rows of a slab, and its rows are read in steps"
     size = element_bytes(type.element_type)
     if size != 2 and not walks_neighbours(load, depth):
         kind = "bytes" if size == 1 else str(type.element_type)
-        return f"{name}: {NAME} reads {kind} along k, and the rows of its slab run along another axis"
+        return f"{name}: {WGMMA} reads {kind} along k, and the rows of its slab run along another axis"
     if isinstance(boxes := boxes_of(slab_of(stage)), str):
-        return f"{name}: {NAME} reads slabs that come in boxes: {boxes}"
+        return f"{name}: {WGMMA} reads slabs that come in boxes: {boxes}"
     if (row := type.get_shape()[-1] * size) % min(SPANS):
-        return f"{name}: {NAME} reads swizzled slabs: rows of {row} bytes are no multiple of {min(SPANS)}"
+        return f"{name}: {WGMMA} reads swizzled slabs: rows of {row} bytes are no multiple of {min(SPANS)}"
     return None
 
 
@@ -163,26 +164,24 @@ def apply_warpgroups(rewriter: PatternRewriter, launch: tile.LaunchOp, match: Wa
 
     (m_name, n_name) = names
     groups = some(extent_or_one(m) // rows, Binding.THREAD, f"{m_name}_w")
-    warp = append_axis(rewriter, launch, Axis(WARPS.extent, Binding.THREAD, f"{m_name}_q"))
-    row = append_axis(rewriter, launch, Axis(GROUPS.extent, Binding.THREAD, f"{m_name}_g"))
-    lane = append_axis(rewriter, launch, Axis(LANES.extent, Binding.THREAD, f"{n_name}_t"))
+    engine = WARPGROUPS[0]
+    lines = {digit.letter: append_digit(rewriter, launch, digit, m_name) for digit in engine.rows}
+    lane, pair = (append_digit(rewriter, launch, digit, n_name) for digit in engine.columns)
     tiles = some(rows // ROWS, Binding.REGISTER, f"{m_name}_i")
     blocks = some(extent_or_one(n) // 8, Binding.REGISTER, f"{n_name}_j")
-    half = append_axis(rewriter, launch, Axis(2, Binding.REGISTER, f"{m_name}_h"))
-    pair = append_axis(rewriter, launch, Axis(2, Binding.REGISTER, f"{n_name}_r"))
     words = some(inner.trips // 4 * match.holds_left, Binding.REGISTER, f"{k_name}_q")
     depth = append_axis(rewriter, launch, Axis(inner.trips, Binding.ENGINE, f"{k_name}_e"))
     column = append_axis(rewriter, launch, Axis(extent_or_one(n), Binding.ENGINE, f"{n_name}_e"))
     word_lanes = [append_lane(rewriter, launch, lane, f"{k_name}_t") for _ in words]
     along: list[Part] = [*((axis, 4) for axis in words), *((axis, 1) for axis in word_lanes)]
-    rows_of = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles), (warp, 16), (half, 8), (row, 1)]
-    columns_of = [*((axis, 8) for axis in blocks), (lane, 2), (pair, 1)]
+    outer: list[Part] = [*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles)]
+    rows_of = [*outer, *((lines[digit.letter], digit.step) for digit in engine.rows)]
+    columns_of = [*((axis, engine.n) for axis in blocks), (lane, engine.column.step), (pair, 1)]
     loads = (*(load for pair in match.pairs for load in pair), *match.low.values())
     forms = {load: subscripts_of(load) for load in loads}
     places = recompute(rewriter, m, rows_of, launch.body.block), recompute(rewriter, n, columns_of, launch.body.block)
     if match.lies_across:
-        first = total_of([*((axis, rows) for axis in groups), *((axis, ROWS) for axis in tiles)])
-        at_rows = to_map([first + _row_across(*map(Linear.of, (warp, row, half)))])
+        at_rows = to_map([total_of(outer) + _row_across(*(Linear.of(lines[letter]) for letter in "qgh"))])
         places[0].properties["map"], places[0].operands = AffineMapAttr(at_rows[0]), at_rows[1]
         rewriter.notify_op_modified(places[0])
     for place, name in zip(places, names, strict=True):
@@ -198,8 +197,9 @@ def apply_warpgroups(rewriter: PatternRewriter, launch: tile.LaunchOp, match: Wa
     _replace(rewriter, match, forms, (of_rows, of_columns), at)
     for axis in (m, n):
         drop_axis(rewriter, launch, axis)
-    registers = [*tiles, *words, *blocks, half, pair]
-    reorder(rewriter, launch, [*kept, *groups, warp, row, lane, *registers, *word_lanes, depth, column])
+    registers = [*tiles, *words, *blocks, lines["h"], pair]
+    threads = [*groups, lines["q"], lines["g"], lane]
+    reorder(rewriter, launch, [*kept, *threads, *registers, *word_lanes, depth, column])
 
 
 def _replace(
@@ -225,7 +225,7 @@ def _replace(
         }
     pairs = [(whole[left], whole[right]) for left, right in match.pairs]
     folded = list(places[0][inner.iv].roots())
-    contracts = contracts_of(NAME, inner, pairs, folded, places_at(at))
+    contracts = contracts_of(WGMMA, inner, pairs, folded, places_at(at))
     for contract, total in zip(contracts, inner.results, strict=True):
         contract.result.name_hint = total.name_hint
     rewriter.replace(inner, contracts, [contract.result for contract in contracts])

@@ -28,13 +28,12 @@ from deplodock.analysis.affine.linear import extent_or_one, known_points
 from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, RESERVED
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, read_of
-from deplodock.dialects.engines import Engine
+from deplodock.dialects.engines import MMA, WGMMA, Engine
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import COLUMNS, ROWS
-from deplodock.schedule.choose.sizes import PRODUCER, READS, WARPS
+from deplodock.schedule.choose.sizes import PRODUCER, READS
 from deplodock.schedule.choose.tensor_slabs import lies_in_boxes
 from deplodock.schedule.choose.tiling import MIN_STEPS, takes_boxes
 
@@ -147,7 +146,7 @@ def few_rows_options(
         "tileify": {},
         **({"chunk-matmul-k": {"bk": tile.chunk, "kv": 1}} if tile.chunk < k else {}),
         "blockify-launch": {"m": m, "n": tile.n, "occupancy": SM_WARPS // tile.warps},
-        "tensor-tile": {"engine": WARPS, "m": padded, "n": tile.side, "rows": "n", "slices": tile.slices},
+        "tensor-tile": {"engine": MMA, "m": padded, "n": tile.side, "rows": "n", "slices": tile.slices},
         "mark-unroll": {},
     }
 
@@ -228,7 +227,7 @@ class _Boxes:
             **({"split-matmul-k": {"s": self.parts, "over": "ticket"}} if self.parts > 1 else {}),
             "blockify-launch": {"m": self.m, "n": ROWS, "occupancy": self.occupancy},
             "stage-inputs": {"memory": "shared", "transpose": "never"},
-            "tensor-tile": {"engine": WARPGROUPS, "m": self.m, "n": ROWS, "rows": "n", "slices": 1},
+            "tensor-tile": {"engine": WGMMA, "m": self.m, "n": ROWS, "rows": "n", "slices": 1},
             "double-buffer": {"depth": self.depth},
             **{"tma-copy": {}, "split-inner-for-swizzle": {}, "async-copy": {}, "pad-smem": {}},
             "pipeline-k-outer": distance if self.parts > 1 else {"distance": PRODUCER},

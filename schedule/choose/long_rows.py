@@ -20,10 +20,11 @@ from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct
+from deplodock.dialects.engines import MMA
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.loop import memref_of
-from deplodock.schedule.choose.sizes import STREAM_WARP, THREADS, VECTOR, WARPS
+from deplodock.schedule.choose.sizes import STREAM_WARP, THREADS, VECTOR
 from deplodock.schedule.choose.stream_sizes import rows_of, stream_bytes
 from deplodock.schedule.steps import Options, RuleStep, Schedule
 
@@ -114,12 +115,12 @@ class _Tile:
     @property
     def engine(self) -> str:
         """What multiplies."""
-        return WARPS if self.team is None else THREADS
+        return MMA if self.team is None else THREADS
 
     @property
     def options(self) -> Options:
         """The options of stream-tile."""
-        team: Options = {"engine": WARPS} if self.team is None else self.team
+        team: Options = {"engine": MMA} if self.team is None else self.team
         return {"m": self.m, "n": self.n, "slices": SLICES, **team}
 
     @property
@@ -145,7 +146,7 @@ def _share(target: TargetAttr) -> int:
 def _is_narrow(found: StreamedProduct, target: TargetAttr) -> bool:
     """Whether tensor cores take both products, of half precision."""
     try:
-        row = streamed_engine(found, WARPS)
+        row = streamed_engine(found, MMA)
     except NoAtomError:
         return False
     return has_feature(target, Feature.MMA) and row.packed > 1

@@ -37,9 +37,6 @@ PIPELINE_DEPTH = 3
 CELLS = 4
 """Outputs along m and n that one thread of a contraction computes."""
 
-WARPS = "mma"
-"""The engine of warps."""
-
 THREADS = "threads"
 """The engine of threads: scalar products."""
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.machine.targets import ACCESS_BYTES
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.streaming import StreamedProduct
 from deplodock.dialects import loop
+from deplodock.dialects.engines import MMA, WGMMA
 from deplodock.dialects.loop import memref_of
-from deplodock.schedule.choose.sizes import STREAM_LANES, THREADS, VECTOR, WARPS
+from deplodock.schedule.choose.sizes import STREAM_LANES, THREADS, VECTOR
 
 
 def rows_of(found: StreamedProduct) -> int:
@@ -31,10 +31,10 @@ def stream_bytes(
     warps and of warpgroups keep weights in registers.
     """
     features, outputs = found.scores.trips or 0, extent_or_one(found.columns)
-    if engine in (WARPS, WARPGROUPS):
+    if engine in (MMA, WGMMA):
         size = element_bytes(memref_of(next(_factors(found)).source).element_type)
         wide, narrow = (_whole(elements) for elements in (features, outputs))
-        if engine == WARPS:
+        if engine == MMA:
             wide, narrow = row_pitch(wide, size), row_pitch(narrow, size)
         return size * (m * wide + slots * n * (wide + narrow))
     size = element_bytes(found.reduction.results[0].type)

@@ -9,17 +9,17 @@ from xdsl.ir import SSAValue
 from deplodock.analysis.affine.linear import condition_of, extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
 from deplodock.analysis.machine.targets import RESERVED, has_feature
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, weighing
+from deplodock.dialects.engines import MMA, WGMMA
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import MAX_RANK
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.schedule.choose.long_rows import long_row_options, split_options
-from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, WARPS
+from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP
 from deplodock.schedule.choose.stream_sizes import rows_of, stream_bytes
 from deplodock.schedule.choose.tiling import boxes_take
 from deplodock.schedule.steps import Options
@@ -115,11 +115,11 @@ def _warpgroup_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -
     widest, ctas = max(outputs, found.scores.trips or 0), known_points(nest.axes) // outputs // rows
     m = WARPGROUP_ROWS if ctas * -(-rows // ROWS) > target.fact("sms") else ROWS
     keys = next((keys for most, keys in WARPGROUP_KEYS if widest <= most), 0)
-    if not keys or stream_bytes(found, m, keys, WARPGROUPS, RING_SLOTS) > target.fact("shared_per_block"):
+    if not keys or stream_bytes(found, m, keys, WGMMA, RING_SLOTS) > target.fact("shared_per_block"):
         return None
     return {
         "tileify": {},
-        "stream-tile": {"m": m, "n": keys, "engine": WARPGROUPS},
+        "stream-tile": {"m": m, "n": keys, "engine": WGMMA},
         "double-buffer": {"depth": RING_SLOTS},
         "tma-copy": {},
         "split-inner-for-swizzle": {},
@@ -131,7 +131,7 @@ def _warpgroup_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -
 def _takes_boxes(found: StreamedProduct) -> bool:
     """Whether tensor cores take the factors of both products, and boxes all that the products read."""
     try:
-        row = streamed_engine(found, WARPS)
+        row = streamed_engine(found, MMA)
     except NoAtomError:
         return False
     if row.packed == 1:
@@ -164,7 +164,7 @@ def _warp_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dic
     if not has_feature(target, Feature.MMA) or found.rows is None:
         return None
     try:
-        row = streamed_engine(found, WARPS)
+        row = streamed_engine(found, MMA)
     except NoAtomError:
         return None
     if row.packed == 1:
@@ -176,13 +176,13 @@ def _warp_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dic
     keys = next((keys for most, keys in (WARP_KEYS if warp == STREAM_WARP else WIDE_KEYS) if widest <= most), 0)
     tiles = [(m, keys), (min(m, STREAM_ROWS), keys), (min(m, STREAM_ROWS), keys // 2)] if keys else []
     most = target.fact("shared_per_block")
-    fitting = [(m, n) for m, n in tiles if stream_bytes(found, m, n, WARPS, RING_SLOTS) <= most]
+    fitting = [(m, n) for m, n in tiles if stream_bytes(found, m, n, MMA, RING_SLOTS) <= most]
     if not fitting:
         return None
     m, keys = fitting[0]
     return {
         "tileify": {},
-        "stream-tile": {"m": m, "n": keys, "warp": warp, "engine": WARPS},
+        "stream-tile": {"m": m, "n": keys, "warp": warp, "engine": MMA},
         "double-buffer": {"depth": RING_SLOTS},
         "async-copy": {},
         "pipeline-k-outer": {},
@@ -195,15 +195,15 @@ def _parts_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> di
     rows, widest = rows_of(found), max(extent_or_one(found.columns), found.scores.trips or 0)
     m = min(STREAM_ROWS, -(-rows // STREAM_WARP) * STREAM_WARP)
     keys, most = next((keys for most, keys in PART_KEYS if widest <= most), 0), target.fact("shared_per_block")
-    if not keys or stream_bytes(found, m, keys, WARPS, RING_SLOTS) > most:
+    if not keys or stream_bytes(found, m, keys, MMA, RING_SLOTS) > most:
         return None
     ctas = known_points(nest.axes) // extent_or_one(found.columns) // rows * -(-rows // m)
-    two, alone = (2 * (stream_bytes(found, m, keys, WARPS, slots) + RESERVED) for slots in (RING_SLOTS, ALONE_SLOTS))
+    two, alone = (2 * (stream_bytes(found, m, keys, MMA, slots) + RESERVED) for slots in (RING_SLOTS, ALONE_SLOTS))
     parts_them = two <= target.fact("shared_per_sm") < alone <= 2 * most and widest >= ALONE_COLUMNS
     is_few = _is_uneven(found) and target.fact("sms") < ctas <= 2 * target.fact("sms")
     return {
         "tileify": {},
-        "stream-tile": {"m": m, "n": keys, "warp": STREAM_WARP, "engine": WARPS},
+        "stream-tile": {"m": m, "n": keys, "warp": STREAM_WARP, "engine": MMA},
         "split-factors": {},
         "double-buffer": {"depth": ALONE_SLOTS if is_few and parts_them else RING_SLOTS},
         "async-copy": {},

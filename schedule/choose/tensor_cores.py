@@ -16,14 +16,14 @@ from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, low_read_of
 from deplodock.dialects import loop
-from deplodock.dialects.engines import Engine
+from deplodock.dialects.engines import MMA, Engine
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
-from deplodock.schedule.choose.sizes import PRODUCER, WARPS
+from deplodock.schedule.choose.sizes import PRODUCER
 from deplodock.schedule.choose.tensor_parts import parts_options
 from deplodock.schedule.choose.tensor_rules import Rules, product_rules, splitting_factors
 from deplodock.schedule.choose.tensor_tiles import (
@@ -125,7 +125,7 @@ class _TensorProduct:
 
     def options(self, grid: TensorGrid) -> Rules:
         """The rules of a grid and their options."""
-        is_boxed = has_feature(self.target, Feature.BOXES) and (grid.engine != WARPS or takes_boxes(self.found))
+        is_boxed = has_feature(self.target, Feature.BOXES) and (grid.engine != MMA or takes_boxes(self.found))
         chunk = self.chunk if self.steps > 1 else None
         rules = product_rules(self.found, grid, self.sides, chunk, is_boxed=is_boxed)
         if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:
@@ -161,7 +161,7 @@ def _engine(found: Contraction, nest: Nest, target: TargetAttr) -> Engine | None
     if loops != [op] or wheres(op.body.block):
         return None
     try:
-        row, pairs = narrow_factors(found, WARPS)
+        row, pairs = narrow_factors(found, MMA)
     except NoAtomError:
         return None
     loads = [load for pair in pairs for load in pair]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deplodock.analysis.machine.targets import has_feature
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
+from deplodock.dialects.engines import MMA, WGMMA
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel.wgmma import ROWS
-from deplodock.schedule.choose.sizes import PRODUCER, WARPS
+from deplodock.schedule.choose.sizes import PRODUCER
 from deplodock.schedule.choose.tensor_rules import Rules, product_rules, splitting_factors
 from deplodock.schedule.choose.tensor_tiles import (
     LINE_WORDS,
@@ -43,7 +43,7 @@ def parts_options(problem: TensorProblem) -> Rules | None:
     tiles = [each for each in tiles if problem.takes(*each)]
     if not tiles:
         right = None
-        tiles = [(WARPS, tile) for tile in PART_TILES[WARPS]]
+        tiles = [(MMA, tile) for tile in PART_TILES[MMA]]
     is_early = right is not None and has_feature(target, Feature.EARLY_LAUNCHES)
     problem = replace(problem, is_early=is_early)
     if not (grids := grids_of(problem, tiles)):
@@ -80,10 +80,10 @@ def _warpgroup_tiles(sides: tuple[int, int], right: str) -> list[tuple[str, Tens
     """The tiles of warpgroups whose columns run along this side of the output, none wider than one that has it all."""
     found: list[tuple[str, TensorTile]] = []
     rows, columns = sides if right == "n" else sides[::-1]
-    fitting = [tile for tile in PART_TILES[WARPGROUPS] if tile.m <= rows]
+    fitting = [tile for tile in PART_TILES[WGMMA] if tile.m <= rows]
     for tile in fitting:
         if any(other.m == tile.m and columns <= other.n < tile.n for other in fitting):
             continue
         narrow = replace(tile, n=min(tile.n, columns), part=(ROWS, min(tile.n, columns)))
-        found.append((WARPGROUPS, narrow.along(right)))
+        found.append((WGMMA, narrow.along(right)))
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from deplodock.analysis.affine.linear import known_points
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.roles import Contraction
+from deplodock.dialects.engines import WGMMA
 from deplodock.schedule.choose.sizes import PRODUCER
 from deplodock.schedule.choose.tensor_tiles import TensorGrid, is_masked
 
@@ -71,7 +71,7 @@ def pipeline_options(grid: TensorGrid, is_boxed: bool, is_masked: bool) -> dict[
     1280 columns of 1280 halves in 5 parts of 4 steps take 8.1 us on an H200, in 5 of 8 shorter steps 6.0).
     """
     tile, depth = grid.tile, grid.depth
-    if is_boxed and grid.engine == WARPGROUPS and grid.occupancy == 1 and not is_masked:
+    if is_boxed and grid.engine == WGMMA and grid.occupancy == 1 and not is_masked:
         return {"distance": PRODUCER}
     if is_boxed and depth > tile.behind:
         return {"distance": min(depth - tile.behind, grid.steps - 1), "barrier": "mbarrier"}

@@ -26,18 +26,16 @@ from deplodock.analysis.affine.linear import extent_or_one, known_points
 from deplodock.analysis.machine.atoms import walks_neighbours, warp_share
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import CLUSTER_CTAS, GPC_SMS, RESERVED, TPC_SMS, WARP, has_feature
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, low_read_of, read_of
 from deplodock.dialects import loop
-from deplodock.dialects.engines import Engine
+from deplodock.dialects.engines import MMA, WGMMA, Engine
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.schedule.choose.few_rows import COPY_SHARE
-from deplodock.schedule.choose.sizes import WARPS
 from deplodock.schedule.choose.tensor_slabs import TileSlabs
 from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE, boxes_take
 
@@ -144,13 +142,13 @@ class TensorTile:
 
 
 TILES = {
-    WARPS: (
+    MMA: (
         TensorTile(128, 256, (64, 64), occupancy=1, depth=4, alone=1500, shared=1500),
         TensorTile(128, 128, (64, 32), occupancy=2, depth=3, alone=980, shared=1730),
         TensorTile(128, 64, (64, 32), occupancy=2, depth=4, alone=720, shared=910),
         TensorTile(64, 64, (32, 32), occupancy=3, depth=4, alone=510, shared=750),
     ),
-    WARPGROUPS: (
+    WGMMA: (
         TensorTile(128, 256, (64, 256), occupancy=1, depth=4, alone=810, shared=810),
         TensorTile(128, 128, (64, 128), occupancy=2, depth=3, alone=490, shared=870, behind=1),
         TensorTile(64, 128, (64, 128), occupancy=1, depth=8, alone=240, shared=240, behind=1),
@@ -161,13 +159,13 @@ TILES = {
 """The tiles of each engine: m is the side of the instruction's rows."""
 
 PART_TILES: dict[str, tuple[TensorTile, ...]] = {
-    WARPS: (
+    MMA: (
         TensorTile(128, 128, (64, 32), occupancy=1, depth=4, alone=3000, shared=3000),
         TensorTile(128, 64, (64, 32), occupancy=2, depth=3, alone=2000, shared=3000),
         TensorTile(64, 64, (32, 32), occupancy=3, depth=4, alone=1200, shared=2250),
         TensorTile(32, 64, (32, 16), occupancy=3, depth=5, alone=700, shared=1150),
     ),
-    WARPGROUPS: (
+    WGMMA: (
         TensorTile(128, 192, (64, 192), occupancy=1, depth=3, alone=1540, shared=1540),
         TensorTile(128, 160, (64, 160), occupancy=1, depth=3, alone=1260, shared=1260),
         TensorTile(128, 128, (64, 128), occupancy=1, depth=4, alone=960, shared=960),
@@ -243,7 +241,7 @@ def _tiles(has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, 
         for wide in tiles:
             tile = wide.of_each(problem.products)
             is_whole = tile.m <= rows and min(tile.n, columns) % problem.columns == 0
-            if engine == WARPS:
+            if engine == MMA:
                 yield engine, tile
             elif has_warpgroups and is_whole:
                 yield engine, (tile.held() if problem.right is not None else tile).along(problem.side)
@@ -340,7 +338,7 @@ class TensorProblem:
 
         Where threads hold the left factors, warpgroups read the right ones alone.
         """
-        if engine == WARPS:
+        if engine == MMA:
             return self._threads(engine, tile) <= self.target.fact("threads_per_block")
         read = [read for read in self.reads if self.right is None or read[1] == (self.right == "m")]
         return all(self.slabs.in_boxes(load, *self._side(tile, is_left)) for load, is_left in read)
@@ -348,7 +346,7 @@ class TensorProblem:
     def _threads(self, engine: str, tile: TensorTile) -> int:
         """The threads of a CTA: warps share a tile in equal parts of whole instructions."""
         sides = [min(own, most) for own, most in zip((tile.m, tile.n), self.sides, strict=True)]
-        if engine == WARPGROUPS:
+        if engine == WGMMA:
             return WARPGROUP * max(1, prod(sides) // prod(tile.part))
         atoms = self.row.m, self.row.n
         shares = [warp_share(*each) or 1 for each in zip(sides, tile.part, atoms, strict=True)]
@@ -391,7 +389,7 @@ class TensorProblem:
         down = self.ctas(replace(tile, **{self.side: extent}), parts)
         for waves in range(1, MOST_WAVES * self.products + 1):
             across = waves * self.rates.sms // down
-            if engine == WARPGROUPS and across:
+            if engine == WGMMA and across:
                 columns = -(-extent // (across * unit)) * unit
                 if most < 2 * columns < 2 * most:
                     yield tile.narrowed(columns, self.products, self.side)
@@ -411,7 +409,7 @@ class TensorProblem:
         """
         ctas = self.ctas(tile, parts)
         is_cluster = over == "cluster"
-        pad = 0 if is_cluster and engine == WARPGROUPS else PAD
+        pad = 0 if is_cluster and engine == WGMMA else PAD
         together = min(tile.occupancy, self.target.fact("threads_per_sm") // self._threads(engine, tile))
         occupancy, depth = self._ring(tile, together, ctas, self._part_bytes(tile) if is_cluster else 0, pad)
         if parts > 1 and ctas > self._at_once(occupancy if is_cluster else tile.occupancy, parts, over):
@@ -426,7 +424,7 @@ class TensorProblem:
         busy = step * steps
         time = max(busy, self._reading(tile)) + (self._sum(tile, parts, over) if parts > 1 else 0)
         room = self.rates.shared_bytes - depth * self._slab_rows(tile) * self.chunk * self.size
-        side = self.side if engine == WARPGROUPS else "n"
+        side = self.side if engine == WGMMA else "n"
         return TensorGrid(engine, tile, parts, steps, occupancy, depth, time, busy, ctas, room, side, over)
 
     def _at_once(self, occupancy: int, parts: int, over: str) -> int:

@@ -14,14 +14,14 @@ from xdsl.parser import Parser
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.machine.atoms import narrow_factors
 from deplodock.analysis.machine.targets import target_of
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.nest import kernels, loop_nest
 from deplodock.analysis.shape.roles import contraction
 from deplodock.dialects import kernel
+from deplodock.dialects.engines import MMA, WGMMA
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.kernels import choose
-from deplodock.schedule.choose.sizes import READS, WARPS
+from deplodock.schedule.choose.sizes import READS
 from deplodock.schedule.choose.tensor_tiles import CHUNKS, TILES, TensorGrid, TensorProblem, best_grid, tensor_grids
 from deplodock.schedule.choose.tiling import MASK_STEP, TOLERANCE
 from deplodock.schedule.steps import Options
@@ -221,7 +221,7 @@ def test_parts_of_k(n: int, k: int, target: str, parts: Mapping[str, int | str])
 def test_warps_of_a_cluster_copy_all_steps_of_a_part_ahead() -> None:
     """A ring that is copied as far ahead as a part has steps, 5 here, would be none."""
     schedule = chosen(linear(48, 1280, 1280, target="h200"))
-    assert schedule["tensor-tile"]["engine"] == WARPS
+    assert schedule["tensor-tile"]["engine"] == MMA
     assert schedule["split-matmul-k"] == {"s": 4, "over": "cluster"}
     assert schedule["pipeline-k-outer"] == {"distance": 4, "barrier": "mbarrier"}
 
@@ -239,9 +239,9 @@ def test_clusters_run_at_once(shape: tuple[int, int, int], ctas: int, parts: int
     problem = problem_of(linear(*shape, target="h200"))
     grids = [
         grid
-        for tile in TILES[WARPGROUPS]
-        for narrow in problem.narrowed(WARPGROUPS, tile, parts, "cluster")
-        if (grid := problem.grid(WARPGROUPS, narrow, parts, "cluster")) is not None
+        for tile in TILES[WGMMA]
+        for narrow in problem.narrowed(WGMMA, tile, parts, "cluster")
+        if (grid := problem.grid(WGMMA, narrow, parts, "cluster")) is not None
     ]
     assert grids
     assert max(problem.ctas(grid.tile, parts) for grid in grids) == ctas
@@ -378,7 +378,7 @@ def problem_of(module: ModuleOp) -> TensorProblem:
     (function,) = kernels(module)
     found = contraction(loop_nest(function.body.block))
     assert found is not None
-    row, _ = narrow_factors(found, WARPS)
+    row, _ = narrow_factors(found, MMA)
     sides = extent_or_one(found.m[-1]), extent_or_one(found.n[-1])
     return TensorProblem.of(found, row, sides, CHUNKS[0] // 2, target_of(module))
 

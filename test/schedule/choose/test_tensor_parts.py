@@ -7,14 +7,14 @@ import pytest
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.analysis.machine.warpgroups import NAME as WARPGROUPS
 from deplodock.analysis.shape.nest import kernels
+from deplodock.dialects.engines import MMA, WGMMA
 from deplodock.dialects.float_literals import FloatLiteralsParser
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.driver import Level, lower, new_context, set_target
 from deplodock.schedule.choose.few_rows import MOST_SPLIT
 from deplodock.schedule.choose.kernels import choose
-from deplodock.schedule.choose.sizes import PRODUCER, WARPS
+from deplodock.schedule.choose.sizes import PRODUCER
 from deplodock.schedule.steps import Options
 
 STORED = """
@@ -81,7 +81,7 @@ def test_launches_of_parts_start_early(m: int, n: int, k: int) -> None:
     """The low part, the product of warpgroups, and the launch that adds parts of k."""
     module = program(m, n, k)
     product = chosen(module)
-    assert product["tensor-tile"]["engine"] == WARPGROUPS
+    assert product["tensor-tile"]["engine"] == WGMMA
     assert product["pipeline-k-outer"] == {"distance": PRODUCER}
     assert product.get("split-matmul-k", {"over": "block"})["over"] == "block"
     assert "start-early" in product
@@ -112,7 +112,7 @@ def test_columns_of_an_instruction_along_m_fill_waves(m: int, n: int, k: int, ro
 @pytest.mark.parametrize(("m", "n"), [(32, 18944), (24, 3584), (8, 3584)])
 def test_warps_keep_both_parts_of_few_rows_in_registers(m: int, n: int) -> None:
     tile = chosen(program(m, n, 3584, is_stored=False))["tensor-tile"]
-    assert tile["engine"] == WARPS
+    assert tile["engine"] == MMA
     assert m * int(tile["n"]) <= MOST_SPLIT
 
 
@@ -147,7 +147,7 @@ def test_warpgroups_hold_a_weight_of_tf32_that_lies_along_the_output(m: int, n: 
     set_target(module, "h200")
     tile = dict(chosen(module)["tensor-tile"])
     engine = tile.pop("engine")
-    assert (engine, tile) == (WARPGROUPS, expected) if expected else engine == WARPS
+    assert (engine, tile) == (WGMMA, expected) if expected else engine == MMA
 
 
 def test_rings_of_warps_fit_with_their_padding() -> None:
