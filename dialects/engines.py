@@ -159,6 +159,11 @@ def engine(name: str, factor: str, precision: str = HIGHEST) -> Engine | None:
     return next((row for row in (*ENGINES, *WARPGROUPS) if row.name == name and factor in row.factors), None)
 
 
+def reads_slabs(name: str) -> bool:
+    """Whether an engine reads factors from slabs; threads hold those of others."""
+    return any(row.reads_slabs and row.name == name for row in WARPGROUPS)
+
+
 def engine_names() -> Sequence[str]:
     """The names that contracts may give."""
     return list(dict.fromkeys(row.name for row in (*ENGINES, *WARPGROUPS)))

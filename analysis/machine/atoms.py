@@ -22,7 +22,7 @@ from deplodock.analysis.shape.lanes import carried, place_among_threads
 from deplodock.analysis.shape.roles import Contraction, factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, approximates, weighing
 from deplodock.dialects import loop, tile
-from deplodock.dialects.engines import WGMMA, Digit, Engine, Layout, engine, engine_names, points
+from deplodock.dialects.engines import Digit, Engine, Layout, engine, engine_names, points, reads_slabs
 from deplodock.dialects.kernel.wgmma import columns_of
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.math_ext import WithLowPartOp
@@ -338,7 +338,7 @@ def _engine(op: tile.ContractOp) -> Engine:
     if name not in engine_names():
         raise NoAtomError(f"there is no engine {name}; there are {', '.join(engine_names())}")
     left, right, result = (type.name if isinstance(type, AnyFloat) else str(type) for type in types)
-    found = engine(name, left, MEDIUM if name == WGMMA else precision_of(op))
+    found = engine(name, left, MEDIUM if reads_slabs(name) else precision_of(op))
     if found is None or left != right or found.result != result:
         raise NoAtomError(f"{name} does not multiply {left} by {right} to {result}")
     return found

@@ -96,7 +96,7 @@ MAX_RANK = 5
 MAX_BOX = 256
 """The most elements of a box along a dimension (ibid.)."""
 
-UNIT_BYTES = 16
+BOX_UNIT_BYTES = 16
 """What the rows of a box and the strides of its buffer are multiples of, in bytes (ibid.)."""
 
 SLOT_BYTES = 128
@@ -195,18 +195,19 @@ def verify_tensor_map(type: TensorMapType) -> None:
         raise VerifyException(f"the box of {source} needs {len(shape)} extents, got {len(box)}")
     if not all(1 <= extent <= MAX_BOX for extent in box):
         raise VerifyException(f"a box has 1 to {MAX_BOX} elements along each dimension, got {list(box)}; split it")
-    if box[-1] * size % UNIT_BYTES:
+    if box[-1] * size % BOX_UNIT_BYTES:
         raise VerifyException(
-            f"the rows of a box are multiples of {UNIT_BYTES} bytes, got {box[-1]} {source.element_type}; widen them"
+            f"the rows of a box are multiples of {BOX_UNIT_BYTES} bytes, "
+            f"got {box[-1]} {source.element_type}; widen them"
         )
     if isinstance(type.swizzle, SwizzleAttr) and box[-1] * size != type.swizzle.span:
         raise VerifyException(
             f"a swizzle of {type.swizzle.span} bytes is for boxes with rows of as many, got {box[-1]} "
             f"{source.element_type}"
         )
-    if len(shape) > 1 and shape[-1] * size % UNIT_BYTES:
+    if len(shape) > 1 and shape[-1] * size % BOX_UNIT_BYTES:
         raise VerifyException(
-            f"the rows of a buffer with a tensor map are multiples of {UNIT_BYTES} bytes, got {shape[-1]} "
+            f"the rows of a buffer with a tensor map are multiples of {BOX_UNIT_BYTES} bytes, got {shape[-1]} "
             f"{source.element_type}; copy without it"
         )
 

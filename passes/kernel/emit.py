@@ -15,6 +15,7 @@ from typing import TypeAlias
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, IndexType, MemRefType
 from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.traits import ConstantLike
 
 from deplodock.analysis.affine.linear import Linear, form_of_value
@@ -36,6 +37,9 @@ class Array:
     buffer: SSAValue
     axes: tuple[SSAValue, ...]
 
+
+Place: TypeAlias = tuple[SSAValue, AffineMap, list[SSAValue]]
+"""Where an access starts: a buffer, and a map over operands that gives the subscripts."""
 
 Held: TypeAlias = Array | SSAValue
 """A value of the launch in the kernel: in a register buffer where it varies along register axes, else the value."""

@@ -28,15 +28,12 @@ from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, in_shape
-from deplodock.passes.kernel.emit import Array, Emitter
+from deplodock.passes.kernel.emit import Array, Emitter, Place
 from deplodock.passes.kernel.lower_exchange import Exchange, exchanged, found_exchange
 from deplodock.passes.kernel.lower_matrices import lower_matrices
 
 Lanes = tuple[int, ...]
 """The place in memory of each of a few consecutive coordinates, as `lanes_along` gives it."""
-
-Place = tuple[SSAValue, AffineMap, list[SSAValue]]
-"""Where a move starts: a buffer, and a map over operands that gives the subscripts."""
 
 
 def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, IntegerAttr, MemRefType, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import address, element_bytes, strides_of
 from deplodock.analysis.affine.linear import Linear, constant_place, extent_or_one, form_of_value
@@ -27,15 +26,10 @@ from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP
 from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import GivesUniform
+from deplodock.dialects.kernel.ldmatrix import PAIR
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.passes.kernel.builder import Condition
-from deplodock.passes.kernel.emit import Array, Emitter
-
-Place = tuple[SSAValue, AffineMap, list[SSAValue]]
-"""An element of a buffer: a map over operands that gives the subscripts."""
-
-PAIR = 2
-"""The neighbours that a lane holds: two halves make a word, which one shuffle moves."""
+from deplodock.passes.kernel.emit import Array, Emitter, Place
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from deplodock.analysis.shape.streaming import folds, reassociates
 from deplodock.dialects import math_ext
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.kernel.tma import UNIT_BYTES
+from deplodock.dialects.kernel.tma import BOX_UNIT_BYTES
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, ReduceOp, YieldOp, shape_of
 from deplodock.passes.tensor.group import FUSE
@@ -125,7 +125,7 @@ class _Factor:
 
     def _walks_k(self) -> bool:
         shape = shape_of(self.source)
-        if not self.maps or not shape or shape[-1] * 4 % UNIT_BYTES:
+        if not self.maps or not shape or shape[-1] * 4 % BOX_UNIT_BYTES:
             return False
         index: Index = tuple(Linear.of(new_loop(extent).iv) for extent in shape_of(self.maps[-1].result))
         k = index[-1]

@@ -48,7 +48,7 @@ from deplodock.analysis.order.rings import staged_loops
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
-from deplodock.dialects.engines import WGMMA
+from deplodock.dialects.engines import reads_slabs
 from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
@@ -240,7 +240,7 @@ def _check_producer(launch: tile.LaunchOp, reduction: loop.ReduceOp, stages: Seq
 
 def _product_registers(op: Operation) -> int:
     """The registers with which a thread must start, for what an operation multiplies in a warpgroup, and at least."""
-    if not isinstance(op, tile.ContractOp) or op.engine.data != WGMMA:
+    if not isinstance(op, tile.ContractOp) or not reads_slabs(op.engine.data):
         return 1
     return known_points([column_axis(op)]) // 2 + PRODUCT_REGISTERS
 

@@ -29,7 +29,7 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 
 from deplodock.analysis.machine.targets import has_feature, target_at
 from deplodock.dialects import loop, tile
-from deplodock.dialects.engines import WGMMA
+from deplodock.dialects.engines import reads_slabs
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.math_ext import HighPartOp, RoundTf32Op
 from deplodock.dialects.precision import MEDIUM, precision_of
@@ -73,7 +73,7 @@ def _round(rewriter: PatternRewriter, contracts: Collection[tile.ContractOp]) ->
                 for box in (box for box in boxes if not box.is_tf32):
                     box.is_tf32 = UnitAttr()
                     rewriter.notify_op_modified(box)
-            elif in_registers and op.engine.data != WGMMA and not isinstance(factor.owner, RoundTf32Op):
+            elif in_registers and not reads_slabs(op.engine.data) and not isinstance(factor.owner, RoundTf32Op):
                 op.operands[place] = rounded[factor] = rounded.get(factor) or computed_of(rewriter, factor, RoundTf32Op)
                 rewriter.notify_op_modified(op)
 

@@ -29,7 +29,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.dialects import loop, math_ext, tile
-from deplodock.dialects.engines import WGMMA
+from deplodock.dialects.engines import reads_slabs
 from deplodock.dialects.precision import HIGH, MEDIUM, precision_of, set_precision_of
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import computed_of, split_loop
@@ -62,7 +62,7 @@ def _split(rewriter: PatternRewriter, op: tile.ContractOp, low: dict[SSAValue, S
     pairs: list[tuple[SSAValue, SSAValue]] = []
     for left, right in op.pairs:
         right, right_low = _parts(rewriter, right, low)
-        high = computed_of(rewriter, left, math_ext.HighPartOp, "_high") if op.engine.data == WGMMA else left
+        high = computed_of(rewriter, left, math_ext.HighPartOp, "_high") if reads_slabs(op.engine.data) else left
         pairs += [(_low(rewriter, left, low), right), (high, right_low), (high, right)]
     made = tile.ContractOp(op.engine.data, pairs, op.axes, op.at, op.result.type)
     made.location = op.location

@@ -51,7 +51,7 @@ from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.dialects import loop, scalar_regions, tile
-from deplodock.dialects.engines import MMA, WGMMA
+from deplodock.dialects.engines import MMA, WGMMA, engine_names, reads_slabs
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.precision import product_like
@@ -117,7 +117,7 @@ class StreamTilePass(LaunchRule):
         most = target.fact("shared_per_block")
         if need > most:
             raise Skip(f"its tile takes {need} bytes of shared memory, above the {most} of a CTA; give m or n")
-        if self.engine == THREADS:
+        if self.engine not in engine_names():
             if self.m % self.side:
                 raise Skip(f"the {self.m} rows of a CTA are no multiple of the {self.side} side by side")
             lanes = self.lanes // self.features
@@ -128,19 +128,19 @@ class StreamTilePass(LaunchRule):
             team = self.side, self.lanes, self.features
             _ThreadTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes, team).run()
             return
-        rows, team = (ROWS, "warpgroup") if self.engine == WGMMA else (self.warp, "warp")
+        rows, team = (ROWS, "warpgroup") if reads_slabs(self.engine) else (self.warp, "warp")
         if self.m % rows:
             raise Skip(f"the {self.m} rows of a CTA are no multiple of the {rows} of a {team}")
-        if self.engine == WGMMA and self.slices > 1:
+        if reads_slabs(self.engine) and self.slices > 1:
             raise Skip("warpgroups share no step; slices are of threads and of mma")
-        feature = Feature.WARPGROUPS if self.engine == WGMMA else Feature.MMA
+        feature = Feature.WARPGROUPS if reads_slabs(self.engine) else Feature.MMA
         if not has_feature(target, feature):
             raise Skip(f"sm_{capability(target)} has no {feature}")
         try:
             engine = streamed_engine(found, MMA)
         except NoAtomError as error:
             raise Skip(str(error)) from error
-        if self.engine == WGMMA:
+        if reads_slabs(self.engine):
             check_boxes(found)
             WarpgroupTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes).run()
             return

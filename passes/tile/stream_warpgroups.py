@@ -39,7 +39,7 @@ from deplodock.analysis.shape.roles import factors_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, weighing
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import WARPGROUPS, WGMMA
-from deplodock.dialects.kernel.tma import UNIT_BYTES
+from deplodock.dialects.kernel.tma import BOX_UNIT_BYTES
 from deplodock.dialects.kernel.wgmma import DEPTH, ROWS
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import Part, append_digit, append_lane, places_at
@@ -56,8 +56,8 @@ def check_boxes(found: StreamedProduct) -> None:
     values = [value for value, _ in weighing(found.reduction) if found.columns in Dependence().of(value)]
     for load in map(factor_read, (*factors_of(product)[0], *values)):
         type = loop.memref_of(load.source)
-        if (row := type.get_shape()[-1] * element_bytes(type.element_type)) % UNIT_BYTES:
-            raise Skip(f"{label(load.source)}: rows of {row} bytes are no multiple of the {UNIT_BYTES} of boxes")
+        if (row := type.get_shape()[-1] * element_bytes(type.element_type)) % BOX_UNIT_BYTES:
+            raise Skip(f"{label(load.source)}: rows of {row} bytes are no multiple of the {BOX_UNIT_BYTES} of boxes")
 
 
 class WarpgroupTiling(EngineTiling):

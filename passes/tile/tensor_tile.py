@@ -62,7 +62,7 @@ from deplodock.analysis.shape.roles import (
     read_of,
 )
 from deplodock.dialects import loop, math_ext, tile
-from deplodock.dialects.engines import MMA, WGMMA, Engine, engine_names
+from deplodock.dialects.engines import MMA, Engine, engine_names, reads_slabs
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
@@ -105,7 +105,7 @@ class TensorTilePass(LaunchRule):
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         found, row = _found(launch, self)
-        if self.engine == WGMMA:
+        if reads_slabs(self.engine):
             rows, columns = self.sides
             if self.slices > 1:
                 raise Skip("the warps of a warpgroup share no chunk of k; slices are of mma")
@@ -158,7 +158,7 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
         raise Skip("the launch has no contraction")
     if launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has register axes already; tensor-tile stands in place of register-tile")
-    feature = Feature.WARPGROUPS if rule.engine == WGMMA else Feature.MMA
+    feature = Feature.WARPGROUPS if reads_slabs(rule.engine) else Feature.MMA
     if not has_feature(target_at(launch), feature):
         raise Skip(f"sm_{capability(target_at(launch))} has no {feature}")
     try:
@@ -179,7 +179,7 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     loads += low.values()
     _check_body(roles.innermost, loads)
     for load in loads:
-        if rule.engine == WGMMA or not walks_neighbours(load, roles.innermost.iv):
+        if reads_slabs(rule.engine) or not walks_neighbours(load, roles.innermost.iv):
             _check_slab(load)
     return WarpgroupMatch(m, n, roles.innermost, pairs, masks, low), row
 
@@ -404,7 +404,7 @@ def _apply(rewriter: PatternRewriter, launch: tile.LaunchOp, match: _Match) -> N
         rewriter.insert(left_rows, InsertPoint.after(rows))
     for mask in match.masks:
         rewriter.erase(mask)
-    made = _steps(rewriter, match, axes, forms, (left_rows, right_columns))
+    made = _steps(match, axes, forms, (left_rows, right_columns))
     rewriter.replace(match.inner, made)
     for load in [op for op in made.body.block.ops if isinstance(op, loop.LoadOp)]:
         if tile.memory_of(load.source) is None:
@@ -417,7 +417,6 @@ def _apply(rewriter: PatternRewriter, launch: tile.LaunchOp, match: _Match) -> N
 
 
 def _steps(
-    rewriter: PatternRewriter,
     match: _Match,
     axes: _Axes,
     forms: Mapping[loop.LoadOp, Sequence[Linear]],

@@ -22,7 +22,7 @@ from deplodock.analysis.machine.targets import FIRST_BOXES, capability, target_a
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
-from deplodock.dialects.kernel.tma import UNIT_BYTES
+from deplodock.dialects.kernel.tma import BOX_UNIT_BYTES
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.engines import fill_by
 from deplodock.passes.tile.rule import LaunchRule, Skip
@@ -35,7 +35,7 @@ class TmaCopyPass(LaunchRule):
     name = "tma-copy"
     after = ("stage-inputs", "double-buffer")
     bytes: int = option(
-        UNIT_BYTES, Integers((16, 64, 128), step=UNIT_BYTES), "the shortest rows of boxes that are worth it"
+        BOX_UNIT_BYTES, Integers((16, 64, 128), step=BOX_UNIT_BYTES), "the shortest rows of boxes that are worth it"
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:

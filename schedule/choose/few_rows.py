@@ -33,12 +33,10 @@ from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects.engines import MMA, WGMMA, Engine
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import COLUMNS, ROWS
+from deplodock.dialects.swizzle import LINE_BYTES
 from deplodock.schedule.choose.sizes import PRODUCER, READS
 from deplodock.schedule.choose.tensor_slabs import lies_in_boxes
 from deplodock.schedule.choose.tiling import MIN_STEPS, takes_boxes
-
-LINE_BYTES = 128
-"""Bytes of a row of a swizzled slab."""
 
 MOST_ROWS = 32
 """Above, the fragments of the rows take more registers than those of the weights."""

