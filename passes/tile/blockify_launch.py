@@ -92,6 +92,8 @@ def _blockify(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: BlockifyLa
         raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
     if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
         raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
+    if launch.carried_axes():
+        raise Skip("the launch has lane axes; blockify-launch runs before what adds those")
     require_constant(launch, launch.axes)
     roles = contraction_of(launch)
     sizes = _tile_sizes(launch, rule, roles)

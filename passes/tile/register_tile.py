@@ -69,6 +69,8 @@ def _tile(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: RegisterTilePa
     if not cells:
         raise Skip("each thread has one output along every axis to tile, or its axes are not constant")
     for axis, _ in cells:
+        if axis in launch.carried_axes().values():
+            raise Skip(f"{label(axis)} carries lane axes; register-tile runs before what adds those")
         if (name := _private_slab(launch, axis)) is not None:
             along = axis.name_hint or "?"
             raise Skip(f"the register slab %{name} is of one output along %{along}; run stage-inputs later")

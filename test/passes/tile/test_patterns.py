@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
+from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.analysis.shape.nest import kernels
 from deplodock.dialects import tile
@@ -26,7 +28,7 @@ from deplodock.passes import remarks
 from deplodock.passes import tile as tile_rules
 from deplodock.passes.clean_up import clean_up
 from deplodock.passes.driver import Level, lower, new_context, stages
-from deplodock.passes.pipeline import RULES
+from deplodock.passes.pipeline import RULES, Stage
 from deplodock.passes.tile.register_tile import RegisterTilePass
 from deplodock.passes.tile.rule import Rule
 from deplodock.passes.tile.tileify import TileifyPass
@@ -134,3 +136,31 @@ def pattern(name: str, options: dict[str, int | str]) -> Rule[Any]:
 def test_rules_edit_by_the_rewriter_of_their_pattern(path: Path) -> None:
     imported = re.findall(r"^from xdsl\.rewriter import (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(imported) <= {"InsertPoint"}
+
+
+LANES = """
+func.func @lanes(%x: memref<8x64xf32>, %out: memref<8x64xf32>) {
+  tile.launch (%t = 8 : thread, %v = 64 : thread, %u = 8 : lane %t) {
+    %a = loop.load %x[%u, %v] : memref<8x64xf32>
+    %max = tile.combine {arith.maximumf} %a over (%u) : f32
+    %row = loop.reduce {arith.addf} %k = 0 to 64 : f32 {
+      %b = loop.load %x[%t, %k] : memref<8x64xf32>
+      loop.yield %b : f32
+    }
+    %sum = arith.addf %max, %row : f32
+    loop.store %sum, %out[%t, %v] : memref<8x64xf32>
+  }
+  func.return
+}
+"""
+
+
+@pytest.mark.parametrize("stage", RULES, ids=lambda stage: stage.name)
+def test_launches_with_lane_axes_are_rewritten_or_refused(stage: Stage) -> None:
+    """Whatever ran before: a rule that splits threads refuses those that carry lane axes."""
+    module = Parser(CONTEXT, LANES).parse_module()
+    module.verify()
+    options = {"blockify-launch": {"threads": 32}, "register-tile": {"vector": 4}}.get(stage.name, {})
+    with suppress(PassFailedException):
+        pattern(stage.name, dict(options)).rewritten(module)
+    module.verify()
