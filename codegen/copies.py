@@ -18,29 +18,20 @@ from deplodock.codegen.indices import offset
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects import loop
 from deplodock.dialects.buffers import last_dimension
+from deplodock.dialects.elements import BY_NAME, ROWS
 from deplodock.dialects.kernel.move import ASYNC_BYTES, MoveOp
 from deplodock.dialects.kernel.sync import CommitGroupOp, WaitGroupOp
 from deplodock.errors import UnsupportedError
 
-_OF_TWO_BYTES = {2: "short2", 4: "short4", 8: "uint4"}
-_OF_ONE_BYTE = {2: "uchar2", 4: "uchar4", 8: "uint2", 16: "uint4"}
-
 VECTORS = {
-    ("f32", 2): "float2",
-    ("f32", 4): "float4",
-    ("f64", 2): "double2",
-    ("i32", 2): "int2",
-    ("i32", 4): "int4",
-    ("i64", 2): "longlong2",
-    ("index", 2): "longlong2",
-    **{(type, width): vector for type in ("f16", "bf16", "i16") for width, vector in _OF_TWO_BYTES.items()},
-    **{(type, width): vector for type in ("i8", "ui8", "i1") for width, vector in _OF_ONE_BYTE.items()},
+    **{(row.name, width): vector for row in ROWS for width, vector in row.vectors.items()},
+    ("index", 2): BY_NAME["i64"].vectors[2],
 }
 """The CUDA vector type that moves `width` elements of a type in one access of 2 to 16 bytes."""
 
 _ZEROS = {
     **{"f32": "0.0f", "f64": "0.0", "i64": "0LL", "i1": "false"},
-    **{type: f"{c_type}(0.0f)" for type, c_type in (("f16", "__half"), ("bf16", "__nv_bfloat16"))},
+    **{row.name: f"{row.c}(0.0f)" for row in ROWS if row.word},
 }
 """The zero of each type, where it is not 0."""
 

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 
-from deplodock.codegen.writer import KernelWriter, Texts, c_type
+from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects.elements import BY_NAME
 from deplodock.dialects.engines import ENGINES, Engine
 from deplodock.dialects.kernel.ldmatrix import COUNTS, LdmatrixOp
 from deplodock.dialects.kernel.mma import Fragment, MmaOp
 from deplodock.dialects.loop import memref_of
 
-_C_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float", "i8": "signed char"}
-_PTX_TYPES = {"i8": "s8", "i32": "s32"}
-"""The names of types that PTX has another one for."""
-_FACTOR_TYPES = {**_PTX_TYPES, "f32": "tf32"}
-"""The names of types of factors that PTX has another one for."""
-_SUMS = {"f32": ("float", "f"), "i32": ("int", "r")}
-"""The types of sums in C, and their constraints in inline assembly."""
+SUMS = {"f32": ("f32", "f"), "i32": ("s32", "r")}
+"""The types of sums in PTX, and their constraints in inline assembly."""
 
 
 def _name(engine: Engine, factor: str) -> str:
@@ -32,9 +28,9 @@ def _helper(engine: Engine, factor: str) -> str:
     sums = [f"c{i}" for i in range(math.prod(engine.held))]
     count = engine.depth // engine.packed
     factors = [*(f"a{i}" for i in range(engine.held[0] * count)), *(f"b{i}" for i in range(count))]
-    sum_type, constraint = _SUMS[engine.result]
-    result, type = _PTX_TYPES.get(engine.result, engine.result), _FACTOR_TYPES.get(factor, factor)
-    parameters = [*(f"{sum_type}& {name}" for name in sums), *(f"const {_C_TYPES[factor]}* {name}" for name in factors)]
+    result, constraint = SUMS[engine.result]
+    sum_type, (c_type, type) = BY_NAME[engine.result].c, (BY_NAME[factor].c, BY_NAME[factor].ptx)
+    parameters = [*(f"{sum_type}& {name}" for name in sums), *(f"const {c_type}* {name}" for name in factors)]
     places = [f"%{i}" for i in range(len(sums) + len(factors))]
     c, rest = places[: len(sums)], places[len(sums) :]
     groups = ", ".join("{" + ", ".join(group) + "}" for group in (c, rest[:-count], rest[-count:], c))
@@ -81,7 +77,7 @@ HELPERS = {
 
 def _mma(to: KernelWriter, op: MmaOp) -> None:
     left, right, sums = op.fragments
-    factor = next(type for type, name in _C_TYPES.items() if name == c_type(memref_of(op.left).element_type))
+    factor = str(memref_of(op.left).element_type)
     a, b, c = (_registers(to, fragment) for fragment in (left, right, sums))
     rows, columns = map(range, op.engine.held)
     steps = range(0, op.engine.depth, op.engine.packed)

@@ -28,31 +28,16 @@ from xdsl.dialects.math import Exp2Op, ExpOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation
 
-from deplodock.dialects.elements import ELEMENTS, listed
+from deplodock.dialects.elements import ELEMENTS, ROWS, listed
 from deplodock.errors import UnsupportedError
 
-C_TYPES = {
-    "f32": "float",
-    "f64": "double",
-    "f16": "__half",
-    "bf16": "__nv_bfloat16",
-    "i32": "int",
-    "i64": "long long",
-    "i8": "signed char",
-    "i16": "short",
-    "ui8": "unsigned char",
-    "i1": "bool",
-    "index": "long long",
-}
+C_TYPES = {**{row.name: row.c for row in ROWS}, "index": "long long"}
 """The C type of each scalar type; an index is narrowed to `int` where its range allows."""
 
-HEADERS = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
+HEADERS = {row.c: row.header for row in ROWS if row.header}
 """The headers that declare C types."""
 
-_HALVES = {
-    "f16": ("__half2float({0})", "__float2half_rn({0})"),
-    "bf16": ("__bfloat162float({0})", "__float2bfloat16_rn({0})"),
-}
+_HALVES = {row.name: (f"__{row.word}2float({{0}})", f"__float2{row.word}_rn({{0}})") for row in ROWS if row.word}
 """The conversions of each half precision to and from `float`, the second rounding to nearest, ties to even."""
 
 

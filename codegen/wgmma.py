@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import ClassVar
 
-from xdsl.dialects.builtin import f32, i8
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute
 
 from deplodock.analysis.access.matrix_tiles import tile_of
+from deplodock.codegen.mma import SUMS
 from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects.elements import BY_NAME
 from deplodock.dialects.kernel.wgmma import (
     FACTORS,
     ROWS,
@@ -50,6 +52,11 @@ def _name(columns: int, type: Attribute, left: str, right: bool, anew: bool) -> 
     return f"wgmma_m{ROWS}n{columns}k{depth_of(type)}_{type}{left}{'_right_transposed' * right}{'_anew' * anew}"
 
 
+def _may_be_transposed(type: Attribute) -> bool:
+    """Whether tiles of factors of a type may be transposed."""
+    return BY_NAME[str(type)].bytes == 2
+
+
 _HELD_REGISTERS = 4
 """The registers of a left factor that threads hold."""
 
@@ -63,7 +70,7 @@ class _Helpers(Mapping[str, str]):
         for columns, left, right, anew in product(
             columns_of(type), (_TILE, _TRANSPOSED, _HELD), (False, True), (False, True)
         )
-        if type not in (f32, i8) or (not right and (left == _TILE or (left == _HELD and type == f32)))
+        if _may_be_transposed(type) or (not right and (left == _TILE or (left == _HELD and type == f32)))
     }
 
     def __getitem__(self, name: str) -> str:
@@ -78,8 +85,9 @@ class _Helpers(Mapping[str, str]):
 
 
 def _product(columns: int, type: Attribute, left: str, right: bool, anew: bool) -> str:
-    """The device function of a product; neither bytes nor TF32 have transposed tiles, and bytes no signs of factors."""
-    sums, is_held, is_bytes = columns // 2, left == _HELD, type == i8
+    """The device function of a product; only factors of two bytes have transposed tiles, and integers no signs."""
+    sums, is_held, element, result = columns // 2, left == _HELD, BY_NAME[str(type)], BY_NAME[str(FACTORS[type])]
+    result_type, constraint = SUMS[result.name]
     registers = _HELD_REGISTERS if is_held else 1
     factor = ", ".join(f"%{sums + i}" for i in range(registers))
     held = ", ".join(f'"r"(held[{i}])' for i in range(registers))
@@ -87,23 +95,20 @@ def _product(columns: int, type: Attribute, left: str, right: bool, anew: bool) 
         f'      "{", ".join(f"%{i}" for i in range(first, min(first + 16, sums)))}{"," if first + 16 < sums else ""}"'
         for first in range(0, sums, 16)
     )
-    in_out = [f'"{"=" if anew else "+"}{"r" if is_bytes else "f"}"(sums[{i}])' for i in range(sums)]
+    in_out = [f'"{"=" if anew else "+"}{constraint}"(sums[{i}])' for i in range(sums)]
     operands = ",\n        ".join(", ".join(in_out[first : first + 4]) for first in range(0, sums, 4))
     name = _name(columns, type, left, right, anew)
     parameter = "const void* left" if is_held else "unsigned long long left"
     registers_of = "  const unsigned* const held = reinterpret_cast<const unsigned*>(left);\n" if is_held else ""
     transposed = f"{int(right)}" if is_held else f"{int(left == _TRANSPOSED)}, {int(right)}"
-    types, rest = f"f32.{type}.{type}", f"{int(not anew)}, 1, 1, {transposed}"
-    if is_bytes:
-        types, rest = "s32.s8.s8", f"{int(not anew)}"
-    elif type == f32:
-        types, rest = "f32.tf32.tf32", f"{int(not anew)}, 1, 1"
+    rest = [f"{int(not anew)}", *([] if result.name == "i32" else ["1, 1"])]
+    rest += [transposed] if _may_be_transposed(type) else []
     return f"""\
-__device__ __forceinline__ void {name}({"int" if is_bytes else "float"}* sums, {parameter}, unsigned long long right) {{
+__device__ __forceinline__ void {name}({result.c}* sums, {parameter}, unsigned long long right) {{
 {registers_of}  asm volatile(
-      "wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{depth_of(type)}.{types} {{"
+      "wgmma.mma_async.sync.aligned.m{ROWS}n{columns}k{depth_of(type)}.{result_type}.{element.ptx}.{element.ptx} {{"
 {places}
-      "}}, {f"{{{factor}}}" if is_held else factor}, %{sums + registers}, {rest};"
+      "}}, {f"{{{factor}}}" if is_held else factor}, %{sums + registers}, {", ".join(rest)};"
       : {operands}
       : {held if is_held else '"l"(left)'}, "l"(right));
 }}

@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import BFloat16Type, IndexType, f16, f32, f64, i1, i8, i16, i32, i64
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute
 
-from deplodock.dialects.elements import ELEMENTS, FLOATS, listed, ui8
+from deplodock.dialects.elements import BY_NAME, ELEMENTS, FLOATS, listed
 from deplodock.errors import UnsupportedError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -18,40 +18,27 @@ DType: TypeAlias = np.dtype[Any]
 Precision = Literal["native", "float64"]
 """`native` computes every type as it is; `float64` computes every float in float64, for reference runs."""
 
-_DTYPES: dict[Attribute, DType] = {
-    f32: np.dtype(np.float32),
-    f64: np.dtype(np.float64),
-    f16: np.dtype(np.float16),
-    i32: np.dtype(np.int32),
-    i64: np.dtype(np.int64),
-    i16: np.dtype(np.int16),
-    i8: np.dtype(np.int8),
-    ui8: np.dtype(np.uint8),
-    i1: np.dtype(np.bool_),
-    IndexType(): np.dtype(np.int64),
-}
-
 
 def dtype_of(type: Attribute, precision: Precision = "native") -> DType:
     """The dtype that holds a scalar type: the one of its name; bool for i1, int64 for index.
 
     Raises UnsupportedError for a type that no element has.
     """
-    if precision == "float64" and type in FLOATS:
-        return _DTYPES[f64]
-    if isinstance(type, BFloat16Type):
-        return _bfloat16()
-    if type not in _DTYPES:
+    if isinstance(type, IndexType):
+        return np.dtype(np.int64)
+    if type not in ELEMENTS:
         raise UnsupportedError(f"values are of index, {listed(ELEMENTS)}, not {type}")
-    return _DTYPES[type]
+    return np.dtype(np.float64) if precision == "float64" and type in FLOATS else _dtype(BY_NAME[str(type)].dtype)
 
 
 @cache
-def _bfloat16() -> DType:
-    """The bfloat16 that ml_dtypes adds to numpy, imported by the first program that has such values."""
+def _dtype(name: str) -> DType:
+    """The dtype of a name, of numpy or of ml_dtypes, which the first program imports that has such values."""
+    if hasattr(np, name):
+        return np.dtype(name)
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(getattr(ml_dtypes, name))
 
 
 def is_float(dtype: DType) -> bool:

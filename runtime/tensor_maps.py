@@ -8,14 +8,12 @@ from functools import cache
 from typing import Any
 
 from deplodock.analysis.machine.targets import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
+from deplodock.dialects.elements import ROWS
 from deplodock.errors import Error
 from deplodock.runtime.plan import TensorMapPlan
 
-_TYPES = {"int8": 0, "int32": 3, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "tfloat32": 11}
-"""CUtensorMapDataType by element type; bytes are those without a sign, as nothing but zero is filled in.
-
-Elements of TFLOAT32 are f32 in memory.
-"""
+_TYPES = {**{row.dtype: row.tensor_map for row in ROWS if row.tensor_map is not None}, "tfloat32": 11}
+"""CUtensorMapDataType by element type; elements of TFLOAT32 are f32 in memory."""
 
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """CUtensorMapSwizzle by span in bytes."""

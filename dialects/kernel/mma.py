@@ -103,12 +103,16 @@ class MmaOp(IRDLOperation, TouchesMemory, NeedsFeature):
 
     @property
     def engine(self) -> Engine:
-        """What the instruction multiplies. Raises VerifyException where there is none of that name."""
-        for engine in ENGINES:
-            if engine.instruction == self.instruction.data:
-                return engine
-        known = ", ".join(engine.instruction for engine in ENGINES)
-        raise VerifyException(f"there is no instruction {self.instruction.data}; there are {known}")
+        """What the instruction multiplies: factors of the left one's type, if there are such; else of another type.
+
+        Raises VerifyException where there is none of that name.
+        """
+        found = [engine for engine in ENGINES if engine.instruction == self.instruction.data]
+        if not found:
+            known = ", ".join(dict.fromkeys(engine.instruction for engine in ENGINES))
+            raise VerifyException(f"there is no instruction {self.instruction.data}; there are {known}")
+        element = str(memref_of(self.left).element_type)
+        return next((engine for engine in found if element in engine.factors), found[0])
 
     @property
     def fragments(self) -> tuple[Fragment, Fragment, Fragment]:

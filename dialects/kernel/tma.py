@@ -40,12 +40,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     NoneAttr,
     UnitAttr,
-    bf16,
-    f16,
     f32,
-    f64,
-    i8,
-    i32,
     i64,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -67,7 +62,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import parse_i64, verify_map
 from deplodock.dialects.buffers import Memory, memory_of
-from deplodock.dialects.elements import listed
+from deplodock.dialects.elements import ROWS, listed
 from deplodock.dialects.formats import TypePair, op_definition
 from deplodock.dialects.interfaces import (
     Access,
@@ -102,7 +97,7 @@ BOX_UNIT_BYTES = 16
 SLOT_BYTES = 128
 """What the address of a box in shared memory is a multiple of (PTX ISA, `cp.async.bulk.tensor`)."""
 
-ELEMENT_BYTES: dict[Attribute, int] = {f32: 4, f64: 8, f16: 2, bf16: 2, i8: 1, i32: 4, i64: 8}
+ELEMENT_BYTES: dict[Attribute, int] = {row.type: row.bytes for row in ROWS if row.tensor_map is not None}
 """The bytes of the element types that a tensor map can have here."""
 
 

@@ -37,11 +37,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     NoneAttr,
     UnitAttr,
-    bf16,
-    f16,
-    f32,
     i8,
-    i32,
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -68,7 +64,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import verify_divisors
 from deplodock.dialects.buffers import Memory, memory_of, memref_of, verify_buffer
-from deplodock.dialects.elements import listed
+from deplodock.dialects.elements import BY_NAME, listed
+from deplodock.dialects.engines import WARPGROUPS
 from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import (
     Access,
@@ -106,16 +103,16 @@ DEPTH_BYTES = 32
 DEPTH = 16
 """The elements of 2 bytes that a product sums over."""
 
-FACTORS: dict[Attribute, Attribute] = {bf16: f32, f16: f32, f32: f32, i8: i32}
+FACTORS: dict[Attribute, Attribute] = {
+    BY_NAME[factor].type: BY_NAME[row.result].type for row in WARPGROUPS for factor in row.factors
+}
 """The types of factors, and those of their sums; products are exact. Factors of f32 are read as TF32."""
-
-_BYTES: dict[Attribute, int] = {f32: 4, i8: 1}
-"""The bytes of elements that have not two."""
 
 
 def depth_of(factor: Attribute) -> int:
-    """The elements that a product of factors of a type sums over."""
-    return DEPTH_BYTES // _BYTES.get(factor, 2)
+    """The elements that a product of factors of a type sums over; those of halves for a type that no factor has."""
+    row = BY_NAME.get(str(factor), BY_NAME["bf16"])
+    return DEPTH_BYTES // row.bytes
 
 
 def held_of(factor: Attribute) -> int:

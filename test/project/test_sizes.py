@@ -14,8 +14,8 @@ import pytest
 from sizes import Walk, double_definitions, engine_comparisons, files, rooms
 
 CODE = {
-    "dialects": 1042,
-    "dialects/kernel": 1543,
+    "dialects": 1083,
+    "dialects/kernel": 1546,
     "dialects/loop": 515,
     "dialects/tensor": 475,
     "dialects/tile": 665,
@@ -34,11 +34,11 @@ CODE = {
     "passes/kernel": 3282,
     "passes/loop": 1636,
     "passes/tensor": 1602,
-    "passes/tile": 3912,
+    "passes/tile": 3915,
     "passes/torch": 1875,
-    "codegen": 1233,
+    "codegen": 1204,
 }
-"""The lines of code of each folder: 25,957 together."""
+"""The lines of code of each folder: 25,975 together."""
 
 FILES = 294
 """The files of the core."""

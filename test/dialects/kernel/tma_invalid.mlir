@@ -40,7 +40,7 @@ func.func @main(%w: memref<1x1x1x1x64x96xf32>) {
 
 // -----
 
-// CHECK: a tensor map is of f32, f64, f16, bf16, i8, i32 or i64, got i1; copy without it
+// CHECK: a tensor map is of f32, f64, f16, bf16, i32, i64 or i8, got i1; copy without it
 func.func @main(%w: memref<64x96xi1>) {
   %map = kernel.tensor_map %w : !kernel.tensor_map<memref<64x96xi1>, box [32, 32]>
   func.return
