@@ -22,14 +22,6 @@ from xdsl.dialects.builtin import (
     NameLoc,
     StringAttr,
     TensorType,
-    bf16,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i16,
-    i32,
     i64,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -37,7 +29,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.host.arguments import name_checks
-from deplodock.dialects.elements import FLOATS, WIDE, ui8
+from deplodock.dialects.elements import FLOATS, ROWS, WIDE
 from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
 from deplodock.dialects.torch.aten import ALIASES, MIXED, WIDE_NUMBERS
 from deplodock.dialects.torch.precision import set_precision
@@ -46,18 +38,7 @@ from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.precision import matmul_precision
 from deplodock.frontend.source import Position, Source
 
-_ELEMENTS: dict[torch.dtype, Attribute] = {
-    torch.float32: f32,
-    torch.float64: f64,
-    torch.float16: f16,
-    torch.bfloat16: bf16,
-    torch.int32: i32,
-    torch.int64: i64,
-    torch.int8: i8,
-    torch.int16: i16,
-    torch.uint8: ui8,
-    torch.bool: i1,
-}
+_ELEMENTS: dict[torch.dtype, Attribute] = {getattr(torch, row.dtype): row.type for row in ROWS}
 Argument: TypeAlias = SSAValue | Attribute | Sequence[SSAValue | None]
 _ATEN = torch.ops.aten
 _TORCH_FOLDERS = tuple(f"{Path(torch.__file__).parent.with_name(name)}{os.sep}" for name in ("torch", "functorch"))
