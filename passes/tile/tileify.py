@@ -58,6 +58,8 @@ class TileifyPass(Rule[func.FuncOp]):
 
 def _tileify(rewriter: PatternRewriter, function: func.FuncOp) -> None:
     """Wrap the body of a kernel function in a launch, and lift its perfectly nested free loops into axes."""
+    if len(function.body.blocks) != 1:
+        raise Skip("it has several blocks; a kernel is one block of loops")
     if launches(function):
         raise Skip("the kernel is a launch already")
     block = function.body.block

@@ -97,6 +97,15 @@ def test_refusals_are_reasons_for_who_collects_them() -> None:
     assert [str(remark) for remark in refusals] == ["t:001_tileify skipped at @squares: the kernel is a launch already"]
 
 
+def test_functions_of_several_blocks_are_no_match() -> None:
+    """Among other patterns a rule leaves what is not for it; as a pass it refuses such a module."""
+    text = SQUARES.replace("  func.return\n", "  cf.br ^end\n^end:\n  func.return\n")
+    module = Parser(CONTEXT, text).parse_module()
+    with remarks.collect() as refusals:
+        assert not walk(module, TileifyPass())
+    assert "it has several blocks" in str(refusals[0])
+
+
 def test_listeners_hear_of_each_edit() -> None:
     inserted: list[Operation] = []
     erased: list[str] = []
