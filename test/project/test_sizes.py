@@ -34,18 +34,18 @@ CODE = {
     "passes/kernel": 3282,
     "passes/loop": 1636,
     "passes/tensor": 1602,
-    "passes/tile": 3915,
+    "passes/tile": 3917,
     "passes/torch": 1875,
     "codegen": 1204,
 }
-"""The lines of code of each folder: 25,975 together."""
+"""The lines of code of each folder: 25,977 together."""
 
 FILES = 294
 """The files of the core."""
 
 WALKS = {
-    "torch.relu(torch.randn(64, 64))": Walk(functions=677, lines=5160, files=147, modules=253),
-    "torch.randn(512, 512) @ torch.randn(512, 512)": Walk(functions=1096, lines=8294, files=170, modules=264),
+    "torch.relu(torch.randn(64, 64))": Walk(functions=677, lines=5162, files=147, modules=253),
+    "torch.randn(512, 512) @ torch.randn(512, 512)": Walk(functions=1096, lines=8296, files=170, modules=264),
 }
 """What lowering a program to CUDA runs and imports."""
 
