@@ -103,7 +103,7 @@ def test_functions_of_several_blocks_are_no_match() -> None:
     module = Parser(CONTEXT, text).parse_module()
     with remarks.collect() as refusals:
         assert not walk(module, TileifyPass())
-    assert "it has several blocks" in str(refusals[0])
+    assert "it has several blocks; a kernel is one block of loops" in str(refusals[0])
 
 
 def test_listeners_hear_of_each_edit() -> None:
@@ -173,3 +173,29 @@ def test_launches_with_lane_axes_are_rewritten_or_refused(stage: Stage) -> None:
     with suppress(PassFailedException):
         pattern(stage.name, dict(options)).rewritten(module)
     module.verify()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "blockify-launch",
+            {"threads": 4},
+            "the launch has lane axes; blockify-launch runs before what adds those",
+        ),
+        ("register-tile", {"vector": 4}, "%t carries lane axes; register-tile runs before what adds those"),
+    ],
+)
+def test_rules_that_split_threads_refuse_carriers(name: str, options: dict[str, int | str], message: str) -> None:
+    text = """
+    func.func @lanes(%x: memref<8xf32>, %out: memref<8xf32>) {
+      tile.launch (%t = 8 : thread, %u = 8 : lane %t) {
+        %a = loop.load %x[%u] : memref<8xf32>
+        %max = tile.combine {arith.maximumf} %a over (%u) : f32
+        loop.store %max, %out[%t] : memref<8xf32>
+      }
+      func.return
+    }"""
+    module = Parser(CONTEXT, text).parse_module()
+    with pytest.raises(PassFailedException, match=message):
+        pattern(name, options).rewritten(module)
