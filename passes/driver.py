@@ -257,16 +257,16 @@ class _Runner:
 
         The rewriter of a rule tells what it has changed; what another pass has changed is found.
         """
-        run = _pass(stage, self._given)
-        changed: Sequence[Operation] = ()
+        run, changed = _pass(stage, self._given), list[Operation]()
         try:
             with collect() as remarks:
                 if isinstance(run, Rule):
                     changed = run.rewritten(self._module)
-                    self._follow_up(stage, changed)
                 else:
                     run.apply(self._ctx, self._module)
-            if not isinstance(run, Rule | CheckPass):
+            if isinstance(run, Rule):
+                self._follow_up(stage, changed)
+            elif not isinstance(run, CheckPass):
                 changed = self._changes.take()
                 self._changes.pass_over(self._follow_up(stage, changed))
             for verifier in VERIFIERS if self._verifiers else ():

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.host.arguments import Call, Function, Role, argument_roles, callee, entry_function, parameters
-from deplodock.analysis.machine.resources import shared_memory
+from deplodock.analysis.machine.resources import parameter_bytes, shared_memory
 from deplodock.analysis.machine.targets import POINTER_BYTES, TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES
 from deplodock.dialects.buffers import memory_of, verify_buffer
 from deplodock.dialects.interfaces import MakesZeros
@@ -82,13 +82,9 @@ class LaunchPlan:
 
     @property
     def parameter_bytes(self) -> int:
-        """The bytes of its kernel's parameters in C, each at a multiple of its alignment."""
-        end = 0
-        for argument in self.arguments:
-            is_map = isinstance(argument, TensorMapPlan)
-            own, alignment = (TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT) if is_map else (POINTER_BYTES, POINTER_BYTES)
-            end = -(-end // alignment) * alignment + own
-        return end
+        """The bytes of its kernel's parameters, each at a multiple of its alignment: pointers and tensor maps."""
+        pointer, map = (POINTER_BYTES, POINTER_BYTES), (TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT)
+        return parameter_bytes(map if isinstance(one, TensorMapPlan) else pointer for one in self.arguments)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import AnyFloat, f32
@@ -56,9 +55,8 @@ class Atom:
     @property
     def steps(self) -> int:
         """The instructions along k."""
-        if self.along is not None:
-            return extent_or_one(self.along) // self.engine.k
-        return prod(map(extent_or_one, self.depth)) // self.engine.depth
+        held = known_points(self.depth) // self.engine.depth
+        return held if self.along is None else extent_or_one(self.along) // self.engine.k
 
     @property
     def tile(self) -> list[SSAValue]:
@@ -72,7 +70,7 @@ def atom_of(launch: tile.LaunchOp, op: tile.ContractOp, dependence: Dependence) 
     Raises NoAtomError where the factors or the result do not lie where the engine wants them.
     """
     row = _engine(op)
-    threads = prod(extent_or_one(axis) for axis in launch.bound_to(Binding.THREAD))
+    threads = known_points(launch.bound_to(Binding.THREAD))
     if threads % row.threads:
         raise NoAtomError(f"{row.name} takes whole {row.team}s, and the launch has {threads} threads")
     return (_of_slabs if row.reads_slabs else _of_lanes)(launch, op, row, dependence)
@@ -187,7 +185,7 @@ def _depth(launch: tile.LaunchOp, op: tile.ContractOp, row: Engine, column: SSAV
     carriers = launch.carried_axes()
     if len(lanes) != 1 or carriers.get(lanes[0]) is not carriers.get(column, column) or lanes[0] is column:
         raise NoAtomError(f"k must run over one lane axis on the threads of {label(column)}, and over registers")
-    if (count := prod(map(extent_or_one, registers))) % row.depth:
+    if (count := known_points(registers)) % row.depth:
         raise NoAtomError(f"a lane holds {count} of the elements along k, not a multiple of {row.depth}")
     return tuple(registers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import MemRefType
@@ -99,20 +100,19 @@ def shared_bytes(function: FuncOp) -> int:
     return shared_memory(function).total
 
 
-def parameter_bytes(function: FuncOp) -> int:
-    """The bytes of a kernel's parameters, each at a multiple of its alignment: pointers, tensor maps, scalars.
-
-    Raises UnsupportedError for a type that has no size.
-    """
+def parameter_bytes(parameters: Iterable[tuple[int, int]]) -> int:
+    """The bytes of a kernel's parameters, each at a multiple of its alignment; `parameter` gives both."""
     size = 0
-    for parameter in function.parameters:
-        bytes, unit = _parameter(parameter.type)
+    for bytes, unit in parameters:
         size = _padded(size, unit) + bytes
     return size
 
 
-def _parameter(type: Attribute) -> tuple[int, int]:
-    """The bytes of a parameter, and what its address is a multiple of."""
+def parameter(type: Attribute) -> tuple[int, int]:
+    """The bytes of a parameter, a pointer, tensor map or scalar, and what its address is a multiple of.
+
+    Raises UnsupportedError for a type that has no size.
+    """
     if isinstance(type, TensorMapType):
         return TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT
     size = POINTER_BYTES if isinstance(type, MemRefType) else element_bytes(type)

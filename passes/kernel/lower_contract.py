@@ -69,8 +69,7 @@ def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | N
 
 def _clear(emitter: Emitter, op: tile.ContractOp, sums: Array) -> None:
     """Let sums be those to which nothing has been added."""
-    is_float = isinstance(op.result.type, AnyFloat)
-    zero = identity("arith.addf" if is_float else "arith.addi", op.result.type)
+    zero = identity("arith.addf" if isinstance(op.result.type, AnyFloat) else "arith.addi", op.result.type)
     assert zero is not None, "sums of a contract are floats or integers"
     with emitter.nest(sums.axes):
         emitter.store(emitter.literal(zero), sums)
@@ -107,8 +106,7 @@ def _multiply_fragments(emitter: Emitter, atom: Atom, pairs: Sequence[tuple[SSAV
 
 def _digits(emitter: Emitter, axes: Sequence[SSAValue], number: Linear) -> dict[SSAValue, Linear]:
     """The coordinates of register axes from their number, the last one fastest."""
-    found: dict[SSAValue, Linear] = {}
-    stride = 1
+    found, stride = dict[SSAValue, Linear](), 1
     for axis in reversed(axes):
         found[axis] = number // stride % emitter.extent(axis)
         stride *= emitter.extent(axis)
@@ -158,8 +156,10 @@ def _check_tiles(emitter: Emitter, op: tile.ContractOp, atom: Atom, sums: Array,
 
 def _held_axes(atom: Atom) -> list[SSAValue]:
     """The register axes of what a thread holds of a left factor for one product, in the order of the instruction."""
-    *pairs, blocks = atom.depth or (None,)
-    return [] if blocks is None else [blocks, atom.rows["h"], *filter(None, pairs)]
+    if not atom.depth:
+        return []
+    *pairs, blocks = atom.depth
+    return [blocks, atom.rows["h"], *pairs]
 
 
 def _product(

@@ -31,7 +31,7 @@ from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Operation
 
 from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, start_registers, threads_of_sm
-from deplodock.analysis.machine.resources import SharedLayout, parameter_bytes, shared_memory
+from deplodock.analysis.machine.resources import SharedLayout, parameter, parameter_bytes, shared_memory
 from deplodock.analysis.machine.targets import (
     CLUSTER_BLOCKS,
     FIRST_CLUSTERS,
@@ -100,7 +100,7 @@ def _in_grid(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[str
         yield f"has {blocks} CTAs, a grid holds {GRID_BLOCKS}; give a CTA more to do"
     if (size := function.cluster_size) > CLUSTER_BLOCKS:
         yield f"has clusters of {size} CTAs, one holds {CLUSTER_BLOCKS}"
-    if (size := parameter_bytes(function)) > PARAMETER_BYTES:
+    if (size := parameter_bytes(parameter(one.type) for one in function.parameters)) > PARAMETER_BYTES:
         yield f"takes {size} bytes of parameters, {PARAMETER_BYTES} can be passed; take fewer buffers"
 
 

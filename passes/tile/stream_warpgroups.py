@@ -72,7 +72,7 @@ class WarpgroupTiling(EngineTiling):
         outputs, features = (-(-extent // DEPTH) * DEPTH for extent in (extents[1], scores.trips or 1))
         block = self.axis(-(-extents[0] // self.m), Binding.BLOCK, f"{row}_b")
         group = self.axis(self.m // ROWS, Binding.THREAD, f"{row}_w")
-        engine, *_ = WARPGROUPS
+        engine = WARPGROUPS[0]
         lines = [(append_digit(self.rewriter, launch, digit, row), digit) for digit in engine.rows]
         thread, pair = (append_digit(self.rewriter, launch, digit, column) for digit in engine.columns)
         columns = self.axis(outputs // BLOCK, Binding.REGISTER, f"{column}_j")

@@ -36,8 +36,9 @@ def variables(readme: str) -> dict[str, str]:
 
 
 def block(text: str, language: str) -> str:
-    """The first block of a page in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
+    """The one block of a page in a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return found
 
 
 def printed(expression: str, level: str) -> str:
@@ -72,7 +73,7 @@ def test_the_program_in_the_readme_runs(readme: str) -> None:
     pytest.importorskip("torch")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        exec(block(readme, "python"), {})
+        exec(block(readme.partition("\n## ")[0], "python"), {})
 
 
 def test_the_measured_rows_of_the_readme_are_those_of_the_results(readme: str, repository: Path) -> None:

@@ -6,7 +6,7 @@ from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin
 from xdsl.parser import Parser
 
-from deplodock.analysis.machine.resources import parameter_bytes, shared_bytes, shared_memory
+from deplodock.analysis.machine.resources import parameter, parameter_bytes, shared_bytes, shared_memory
 from deplodock.analysis.machine.targets import target
 from deplodock.dialects.kernel import FuncOp, Kernel
 from deplodock.dialects.loop import Loop
@@ -67,7 +67,8 @@ def parameters(*types: str) -> FuncOp:
 
 def test_parameters_are_aligned_and_limited():
     buffer, box = "memref<4xf32>", "!kernel.tensor_map<memref<64x64xf32>, box [32, 32]>"
-    assert parameter_bytes(parameters(buffer, box, "i1", "f64", "f32")) == 212
+    function = parameters(buffer, box, "i1", "f64", "f32")
+    assert parameter_bytes(parameter(one.type) for one in function.parameters) == 212
     verify_resources(parameters(*[box] * 255, *[buffer] * 15, "f32"), target("sm_90"))
     with pytest.raises(
         ExceedsTarget, match=r"@k takes 32768 bytes of parameters, 32764 can be passed; take fewer buffers"
