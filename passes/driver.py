@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -240,6 +240,7 @@ class _Runner:
         self._module, self._ctx, self._given = module, ctx, given
         self._verify, self._verifiers = verify, verifiers
         self._changes = Changes(module)
+        self._names: Collection[str] | None = None
         self._unverified: dict[Operation, list[Stage]] = {}
 
     def run(self, stage: Stage, ends: bool) -> StageRun:
@@ -247,10 +248,18 @@ class _Runner:
         start, remarks = time.perf_counter(), _left_out(stage, self._module)
         changed: Sequence[Operation] = ()
         if remarks is None:
-            remarks, changed = self._apply(stage)
+            remarks, changed = self._apply(stage) if self._may_act(stage) else ([], ())
         if self._verify and (ends or self._verifiers):
             self._verify_changed()
         return StageRun(stage, time.perf_counter() - start, tuple(remarks), tuple(changed))
+
+    def _may_act(self, stage: Stage) -> bool:
+        """Whether the module has operations that the pass of a stage acts on; where it has none, no pass is imported."""
+        if not stage.acts_on:
+            return True
+        if self._names is None:
+            self._names = {op.name for op in self._module.walk()}
+        return not self._names.isdisjoint(stage.acts_on)
 
     def _apply(self, stage: Stage) -> tuple[list[Remark], Sequence[Operation]]:
         """Apply the pass of a stage; clean up and locate what it has changed. Returns its remarks and those functions.
@@ -280,6 +289,7 @@ class _Runner:
         """Clean up and locate functions that a stage has changed. Returns those in which something was cleaned up."""
         cleaned = [function for function in changed if clean_up(self._ctx, function)]
         if changed:
+            self._names = None
             locate(self._module, changed)
         for function in changed:
             self._unverified.setdefault(function, []).append(stage)

@@ -1,13 +1,14 @@
 """The order of all passes: the one list that the tools, the universe and the trace read.
 
-A pass is listed by its name. Its file and class follow from the name, its number from its place in the list. Sixteen
+A pass is listed by its name, and by the operations that it acts on, where a program may have none of them: then the
+pass is not even imported. Its file and class follow from the name, its number from its place in the list. Sixteen
 scheduling rules have the numbers 1 to 16; those that run behind the seventh, before the eighth, have 107, 207 and 307.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass: its level's letter, its number there, its name, and its folder in `passes/`."""
+    """One pass: its level's letter, its number there, its name, and its folder in `passes/`.
+
+    It leaves a program as it is that has none of the operations of the names `acts_on`; any program may be its own if
+    that is empty.
+    """
 
     letter: str
     number: int
     name: str
     folder: str
+    acts_on: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def position(self) -> str:
@@ -52,17 +58,23 @@ class Stage:
         return getattr(importlib.import_module(self.module), self.cls)
 
 
-def _listed(letter: str, folder: str, *names: str, first: int = 1) -> tuple[Stage, ...]:
-    return tuple(Stage(letter, number, name, folder) for number, name in enumerate(names, first))
+def _listed(letter: str, folder: str, *entries: str, first: int = 1) -> tuple[Stage, ...]:
+    return tuple(_stage(letter, number, entry, folder) for number, entry in enumerate(entries, first))
 
 
 def _beside(letter: str, folder: str, *rows: tuple[str, ...]) -> tuple[Stage, ...]:
     """Stages in rows: the n-th row has the number n, those beside its first 100 + n, 200 + n, and so on."""
     return tuple(
-        Stage(letter, 100 * beside + number, name, folder)
+        _stage(letter, 100 * beside + number, entry, folder)
         for number, row in enumerate(rows, 1)
-        for beside, name in enumerate(row)
+        for beside, entry in enumerate(row)
     )
+
+
+def _stage(letter: str, number: int, entry: str, folder: str) -> Stage:
+    """The stage of an entry: its name, and behind a colon the operations that it acts on."""
+    name, *acts_on = entry.replace(":", " ").replace(",", " ").split()
+    return Stage(letter, number, name, folder, acts_on=tuple(acts_on))
 
 
 _TILE = _beside(
@@ -83,27 +95,34 @@ _TILE = _beside(
     ("async-copy",),
     ("pad-smem", "swap-pairs"),
     ("pipeline-k-outer",),
-    ("mark-unroll", "stream-matmul-k", "tma-store", "start-early", "round-factors"),
+    ("mark-unroll", "stream-matmul-k", "tma-store", "start-early", "round-factors: tile.contract"),
 )
 RULES = _TILE[:-1]
 """The scheduling rules, which a schedule may name, in their order: sixteen, and those beside them."""
 
 STAGES = (
     *_listed("d", "torch", "decompose"),
-    *_listed("o", "tensor", "split-variances", "split-reductions", "store-low-parts", "form-kernels"),
+    *_listed(
+        "o",
+        "tensor",
+        "split-variances: tensor_ext.reduce",
+        "split-reductions: tensor_ext.reduce",
+        "store-low-parts: tensor_ext.reduce",
+        "form-kernels",
+    ),
     *_listed(
         "l",
         "loop",
         "lower-to-loops",
-        "stream-reductions",
+        "stream-reductions: loop.reduce",
         "fold-copies",
-        "skip-masked",
-        "skip-padding",
-        "delay-monotone",
-        "multiply-reciprocals",
+        "skip-masked: arith.cmpi",
+        "skip-padding: loop.reduce",
+        "delay-monotone: loop.reduce",
+        "multiply-reciprocals: arith.divf",
         "coalesce-loops",
         "split-quotients",
-        "join-contractions",
+        "join-contractions: loop.reduce",
     ),
     *_listed("t", "tile", "choose-schedule", first=0),
     *_TILE,
@@ -111,16 +130,16 @@ STAGES = (
         "k",
         "kernel",
         "expand-launch",
-        "lower-copies",
+        "lower-copies: tile.stage, tile.alloc, tile.ring, tile.copy, tile.wait, tile.release, tile.store",
         "outline",
         "place-barriers",
-        "keep-values",
-        "fuse-multiply-add",
-        "snake-register-tile",
-        "merge-products",
-        "overlap-products",
-        "take-turns",
-        "prefetch-factors",
+        "keep-values: kernel.alloc",
+        "fuse-multiply-add: arith.mulf",
+        "snake-register-tile: math.fma",
+        "merge-products: kernel.wgmma",
+        "overlap-products: kernel.wgmma_wait",
+        "take-turns: kernel.role",
+        "prefetch-factors: kernel.role",
         "verify-barriers",
         "verify-resources",
     ),
