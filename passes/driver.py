@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -240,7 +240,7 @@ class _Runner:
         self._module, self._ctx, self._given = module, ctx, given
         self._verify, self._verifiers = verify, verifiers
         self._changes = Changes(module)
-        self._names: Collection[str] | None = None
+        self._names: set[str] | None = None
         self._unverified: dict[Operation, list[Stage]] = {}
 
     def run(self, stage: Stage, ends: bool) -> StageRun:
@@ -254,7 +254,7 @@ class _Runner:
         return StageRun(stage, time.perf_counter() - start, tuple(remarks), tuple(changed))
 
     def _may_act(self, stage: Stage) -> bool:
-        """Whether the module has operations that the pass of a stage acts on; where it has none, no pass is imported."""
+        """Whether the module has operations that the pass of a stage acts on; if not, the pass is not imported."""
         if not stage.acts_on:
             return True
         if self._names is None:

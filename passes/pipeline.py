@@ -7,9 +7,10 @@ scheduling rules have the numbers 1 to 16; those that run behind the seventh, be
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from deplodock.loading import load
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
@@ -55,7 +56,7 @@ class Stage:
 
     def load(self) -> type[ModulePass]:
         """Import the pass class."""
-        return getattr(importlib.import_module(self.module), self.cls)
+        return load(f"{self.module}:{self.cls}")
 
 
 def _listed(letter: str, folder: str, *entries: str, first: int = 1) -> tuple[Stage, ...]:

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 from deplodock.dialects.elements import INTEGERS, listed
 from deplodock.dialects.torch.aten import ALIASES, ANY, BOOL, FLOAT, INTEGER, NUMBER, SCHEMAS
 from deplodock.dialects.torch.schema import Schema, TypeRule
-from deplodock.passes.torch.decompose import LOWERINGS
+from deplodock.passes.torch.lowering import lowerings
 
 _NAMES: dict[tuple[Attribute, ...], str] = {
     ANY: "all",
@@ -64,5 +64,5 @@ def _elements(schema: Schema) -> str:
 
 def _meaning(name: str) -> str:
     """The first sentence of the formula that lowers an operation."""
-    paragraph = (inspect.getdoc(LOWERINGS[name].formula) or "").split("\n\n")[0]
+    paragraph = (inspect.getdoc(lowerings()[name].formula) or "").split("\n\n")[0]
     return " ".join(paragraph.split())

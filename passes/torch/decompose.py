@@ -29,32 +29,7 @@ from xdsl.utils.exceptions import PassFailedException
 from deplodock.dialects.tensor import IndexMapOp, RecurrenceOp, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.passes.failures import failure
-from deplodock.passes.torch import (
-    activations,
-    attention,
-    comparisons,
-    convolutions,
-    creation,
-    division,
-    elementwise,
-    indexing,
-    matmul,
-    normalizations,
-    pools,
-    positions,
-    powers,
-    recurrences,
-    reductions,
-    scans,
-    shapes,
-)
-from deplodock.passes.torch.lowering import LOWERINGS, lower
-
-FAMILIES = (
-    *(activations, attention, comparisons, convolutions, creation, division, elementwise, indexing, matmul),
-    *(normalizations, pools, positions, powers, recurrences, reductions, scans, shapes),
-)
-"""The files whose functions lower all operations."""
+from deplodock.passes.torch.lowering import lower, lowering_of
 
 
 @dataclass(frozen=True)
@@ -71,9 +46,9 @@ class DecomposePass(ModulePass):
         errors: dict[str, PassFailedException] = {}
         given = set(op.ops)
         for inner in [inner for inner in op.walk() if isinstance(inner, AtenOp)]:
-            if inner.schema().name in LOWERINGS:
+            if (lowering := lowering_of(inner.schema().name)) is not None:
                 try:
-                    lower(inner)
+                    lower(inner, lowering)
                 except PassFailedException as error:
                     errors.setdefault(str(error), error)
         if errors:

@@ -16,6 +16,7 @@ from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.dialects.torch.aten import WIDE_NUMBERS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS
+from deplodock.loading import load
 from deplodock.passes.failures import failure
 from deplodock.passes.torch.scalars import wrapped
 from deplodock.passes.torch.tensors import Tensor, TensorBuilder, broadcast
@@ -53,8 +54,30 @@ class Lowering:
         return given
 
 
-LOWERINGS: dict[str, Lowering] = {}
-"""The lowering of each overload, which the files of the families fill."""
+FAMILIES = (
+    *("elementwise", "activations", "matmul", "reductions", "shapes", "normalizations", "comparisons", "scans"),
+    *("powers", "indexing", "creation", "division", "positions", "attention", "convolutions", "pools", "recurrences"),
+)
+"""The files whose functions lower all operations, in the order in which they are looked through."""
+
+_LOWERINGS: dict[str, Lowering] = {}
+"""The lowering of each overload of the families that have been looked through."""
+
+
+def lowering_of(overload: str) -> Lowering | None:
+    """The lowering of an overload; None if no family has one."""
+    for family in FAMILIES:
+        if overload in _LOWERINGS:
+            break
+        load(f"deplodock.passes.torch.{family}")
+    return _LOWERINGS.get(overload)
+
+
+def lowerings() -> Mapping[str, Lowering]:
+    """The lowering of each overload of all families."""
+    for family in FAMILIES:
+        load(f"deplodock.passes.torch.{family}")
+    return _LOWERINGS
 
 
 def lowers(*overloads: str, broadcasts: bool = False, widens: bool = True) -> Callable[[_Formula], _Formula]:
@@ -75,17 +98,16 @@ def lowers(*overloads: str, broadcasts: bool = False, widens: bool = True) -> Ca
 
     def register(formula: _Formula) -> _Formula:
         for overload in overloads:
-            if overload in LOWERINGS:
-                raise ValueError(f"{overload} has two lowerings: {LOWERINGS[overload].formula} and {formula}")
-            LOWERINGS[overload] = Lowering(formula, broadcasts, widens)
+            if overload in _LOWERINGS:
+                raise ValueError(f"{overload} has two lowerings: {_LOWERINGS[overload].formula} and {formula}")
+            _LOWERINGS[overload] = Lowering(formula, broadcasts, widens)
         return formula
 
     return register
 
 
-def lower(op: AtenOp) -> None:
+def lower(op: AtenOp, lowering: Lowering) -> None:
     """Replace an operation by what its lowering makes of it, and check that this has the types that it says."""
-    lowering = LOWERINGS[op.schema().name]
     element = op.tensor_type.element_type
     rewriter = PatternRewriter(op)
     narrow = element if element in WIDE and element in FLOATS else None

@@ -8,6 +8,7 @@ from deplodock.analysis.affine.linear import known_points
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.shape.dependence import varying_bound
 from deplodock.analysis.shape.nest import Nest
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.flight import holds_row, is_read_again, steps_in_flight
 from deplodock.schedule.choose.sizes import CTA_THREADS, THREAD_VALUES, VECTOR
 from deplodock.schedule.steps import Options
@@ -68,8 +69,13 @@ def column_options(nest: Nest, sms: int) -> dict[str, int | str] | None:
     return {"threads": threads, "lanes": "free", **({"vector": VECTOR} if is_held else {})}
 
 
-def column_schedule(nest: Nest, columns: dict[str, int | str]) -> Mapping[str, Options]:
-    """A warp or more on neighbouring columns, and the loads of several rows in flight in each thread at once."""
+def column_rules(nest: Nest, target: TargetAttr) -> Mapping[str, Options] | None:
+    """A warp or more on neighbouring columns, and the loads of several rows in flight in each thread at once.
+
+    None for a nest that reduces none, or where a thread for each is enough.
+    """
+    if (columns := column_options(nest, target.fact("sms"))) is None:
+        return None
     threads = int(columns["threads"])
     is_long = all((op.trips or 0) >= LONG * threads for op in nest.reductions())
     steps = steps_in_flight(nest, threads)

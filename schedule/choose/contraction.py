@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import extent_of, known_points, subscripts_of
 from deplodock.analysis.machine.targets import FIRST_TRY_WAIT, RESERVED, capability
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.roles import Contraction, read_of, runs_through_windows
+from deplodock.analysis.shape.nest import Nest
+from deplodock.analysis.shape.roles import Contraction, contraction, read_of, runs_through_windows
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.loop import memref_of
-from deplodock.schedule.choose.sizes import RASTER
+from deplodock.schedule.choose.shared_sums import shared_sums
+from deplodock.schedule.choose.sizes import CTA_THREADS, RASTER, VECTOR
+from deplodock.schedule.choose.tensor_cores import tensor_alternatives, tensor_options
 from deplodock.schedule.choose.tiling import (
     CHUNK,
     READ_ALONG_K,
@@ -26,6 +29,7 @@ from deplodock.schedule.choose.tiling import (
     tilings,
 )
 from deplodock.schedule.choose.uneven_tiles import ends_together
+from deplodock.schedule.steps import Options, Schedule, options_for_all
 
 PAD = 4
 """Elements that pad-smem may add to a row of a slab."""
@@ -74,6 +78,51 @@ STORING_TRANSPOSED: dict[str, int | str] = {"vec": 2, **STORING}
 """The same with 2 neighbouring columns of a thread, where the columns walk k in memory: 8 lanes fill a line of 64 bytes
 in two stores. Those 24 products take 29.9 us, a transposed convolution to 40 channels 20.1 in place of 26.3; columns
 that lie side by side in memory, which are copied 16 bytes at a time, lose by it (23.7 us in place of 22.8)."""
+
+
+def contraction_rules(
+    found: Contraction, nest: Nest, several: Sequence[Nest], target: TargetAttr, given: Schedule | None
+) -> Mapping[str, Options]:
+    """The rules of a contraction, on tensor cores where they take it, and of the launches beside it."""
+
+    def takes(rule: str) -> bool:
+        return given is None or any(step.rule == rule for step in given)
+
+    is_alone = len(several) == 1
+    rules = tensor_options(found, nest, target) if is_alone and takes("tensor-tile") else None
+    if not rules and is_alone and takes("cooperative-reduce"):
+        rules = shared_sums(found, target)
+    if not rules:
+        chunk = options_for_all(given or (), "chunk-matmul-k")
+        bk = int(chunk["bk"]) if "bk" in chunk else None
+        rules = contraction_options(found, target, takes("register-tile"), bk)
+    split = {**rules.get("split-matmul-k", {}), **options_for_all(given or (), "split-matmul-k")}
+    return _beside(rules, split if takes("split-matmul-k") else {}, nest, several, target)
+
+
+def weighed_rules(
+    found: Contraction, nest: Nest, several: Sequence[Nest], target: TargetAttr
+) -> Iterator[tuple[Mapping[str, Options], float | None]]:
+    """The rules that are weighed for a contraction of several nests, with the time that a model gives."""
+    tensor = list(tensor_alternatives(found, nest, target)) if len(several) == 1 else []
+    for rules, time in tensor or contraction_alternatives(found, target):
+        yield _beside(rules, rules.get("split-matmul-k", {}), nest, several, target), time
+
+
+def _beside(
+    schedule: Mapping[str, Options], split: Options, nest: Nest, several: Sequence[Nest], target: TargetAttr
+) -> Mapping[str, Options]:
+    """The schedule of a contraction, with what other launches take, such as the one that adds its parts."""
+    if split.get("over") != "block" and all(contraction(other) is not None for other in several):
+        return schedule
+    outputs = known_points(nest.axes)
+    is_wide = (extent_of(nest.axes[-1]) or 1) % VECTOR == 0 and outputs >= target.fact("sms") * CTA_THREADS * VECTOR
+    vector = VECTOR if is_wide and "register-tile" in schedule else 1
+    added: Mapping[str, Options] = {
+        "blockify-launch": {"threads": CTA_THREADS * vector},
+        "register-tile": {"vector": vector},
+    }
+    return {rule: {**options, **added.get(rule, {})} for rule, options in schedule.items()}
 
 
 def contraction_options(

@@ -13,12 +13,13 @@ from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import accumulating_loops, summed_products
 from deplodock.analysis.shape.windows import reach, window_axes
 from deplodock.dialects import loop
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR, WINDOW_OUTPUTS, WINDOW_ROWS, WINDOW_VALUES
 from deplodock.schedule.steps import Options
 
 
-def depthwise_schedule(nest: Nest, sms: int) -> Mapping[str, Options] | None:
-    """The schedule of a nest that multiplies windows which overlap, as a depthwise convolution, or None for any other.
+def depthwise_rules(nest: Nest, target: TargetAttr) -> Mapping[str, Options] | None:
+    """The rules of a nest that multiplies windows which overlap, as a depthwise convolution, or None for any other.
 
     A thread computes as many neighbours as have their windows in its registers and leave every SM a CTA: `VECTOR` along
     contiguous memory, half as many where rows are odd, so that no access takes several, and rows of them. Measured on
@@ -33,7 +34,7 @@ def depthwise_schedule(nest: Nest, sms: int) -> Mapping[str, Options] | None:
     axes, values = window_axes(nest), max(prod(op.trips or 1 for op in chain) for chain in chains)
     if not axes or values > WINDOW_VALUES or not _stores_along(nest, nest.axes[-1]):
         return None
-    fill = known_points(nest.axes) // (sms * CTA_THREADS)
+    fill = known_points(nest.axes) // (target.fact("sms") * CTA_THREADS)
     widest = VECTOR if _stored_width(nest, nest.axes[-1]) > 1 else VECTOR // 2
     vector = next((size for size in (VECTOR, VECTOR // 2) if size <= min(fill, widest)), 1)
     others = [axis for axis in axes if axis is not nest.axes[-1]]

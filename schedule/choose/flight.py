@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
@@ -12,6 +14,7 @@ from deplodock.analysis.shape.roles import row_chain
 from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.schedule.choose.sizes import IN_FLIGHT, ROW_VALUES
+from deplodock.schedule.steps import Options
 
 
 def steps_in_flight(nest: Nest, shared: int = 1, width: int = 1) -> int:
@@ -25,6 +28,19 @@ def steps_in_flight(nest: Nest, shared: int = 1, width: int = 1) -> int:
     if not nest.reductions() or any(scans_along(op.iv) for chain in chains for op in chain):
         return 0
     return min(filter(None, (_steps(chain[-1], shared, width) for chain in chains)), default=1)
+
+
+def cta_rules(threads: int, steps: int, vector: int = 1) -> Mapping[str, Options]:
+    """The rules of a CTA of so many threads, each with steps of its loops in flight and neighbouring outputs."""
+    schedule: dict[str, Options] = {"blockify-launch": {"threads": threads}}
+    if steps > 1:
+        schedule["chunk-reduce"] = {"size": steps}
+    schedule["stage-inputs"] = {}
+    if vector > 1:
+        schedule["register-tile"] = {"vector": vector}
+    if steps:
+        schedule["mark-unroll"] = {}
+    return schedule
 
 
 def is_read_again(nest: Nest) -> bool:

@@ -11,7 +11,7 @@ from deplodock.analysis.shape.nest import Nest
 from deplodock.dialects import loop, math_ext
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.schedule.choose.flight import holds_row, is_read_again
+from deplodock.schedule.choose.flight import cta_rules, holds_row, is_read_again, steps_in_flight
 from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
 from deplodock.schedule.steps import Options
 
@@ -27,6 +27,15 @@ SM_CTAS = 8
 LOW_WIDTH = 2
 """The least width where a low part is stored: on an H200 that of 256x2048 takes 0.1 us less in all threads that the
 SMs hold, 2 elements each, than in half as many, and 1.2 us more in twice as many."""
+
+
+def point_rules(nest: Nest, target: TargetAttr) -> Mapping[str, Options]:
+    """The rules of a nest whose outputs have a thread each, or several of a thread."""
+    sms = target.fact("sms")
+    vector = free_width(nest, sms)
+    apart = apart_schedule(nest, sms) if vector == 1 else None
+    cta = cta_rules(CTA_THREADS * vector, steps_in_flight(nest, width=vector), vector)
+    return {**(apart or {"tileify": {}, **cta}), **early_options(nest, target)}
 
 
 def early_options(nest: Nest, target: TargetAttr) -> dict[str, dict[str, int | str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd, prod
 
 from xdsl.dialects.builtin import MemRefType
@@ -16,7 +16,9 @@ from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import row_chain
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.schedule.choose.flight import cta_rules, steps_in_flight
 from deplodock.schedule.choose.sizes import CTA_THREADS, ROW_VALUES, THREAD_VALUES, VECTOR
+from deplodock.schedule.steps import Options
 
 TEAM = 8
 """The fewest threads that share a row. Measured on an H200 on a softmax of 70,000 rows of 50: 13.4 us with 32 threads
@@ -25,6 +27,23 @@ for each, 9.7 with 16 and 9.1 with 8 that hold its exponentials, 10.4 with 8 tha
 SCANNED = 2
 """The least neighbours of a thread in rows that are scanned, also where no access takes as many: each step waits for
 the one before. Measured on an H200 on prefix sums of 2,000 rows of 3,001: 25.8 us with 1, 18.6 with 2, 19.4 with 4."""
+
+
+def row_rules(nest: Nest, target: TargetAttr) -> Mapping[str, Options] | None:
+    """A CTA for a row or a few short ones, or for neighbouring rows that share elements; None for other nests."""
+    if (rows := row_options(nest, target)) is None:
+        return None
+    together, width = rows_together(nest, target), int(rows["vector"])
+    if together > 1:
+        rows["threads"] = min(CTA_THREADS, int(rows["threads"]))
+    threads = int(rows["threads"]) * int(rows.get("outer", 1))
+    steps = steps_in_flight(nest, int(rows["threads"]) * width, width * together)
+    schedule = {
+        "tileify": {},
+        "cooperative-reduce": rows,
+        **cta_rules(max(CTA_THREADS, threads * together), steps, together),
+    }
+    return schedule | ({"stage-inputs": {"memory": "register"}} if together > 1 else {})
 
 
 def row_options(nest: Nest, target: TargetAttr) -> dict[str, int | str] | None:

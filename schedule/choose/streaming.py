@@ -12,7 +12,7 @@ from deplodock.analysis.machine.targets import RESERVED, has_feature
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
-from deplodock.analysis.shape.streaming import StreamedProduct, weighing
+from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product, weighing
 from deplodock.dialects.engines import MMA, WGMMA
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
@@ -58,6 +58,18 @@ of more CTAs 28 heads of 1024x128 187 in place of 177, and 32 heads of 512x64 38
 
 ALONE_COLUMNS = 65
 """The fewest columns where that pays."""
+
+
+def stream_rules(nest: Nest, target: TargetAttr) -> dict[str, Options] | None:
+    """The rules of a nest that streams products; None for any other, and where no tile fits on chip."""
+    found = streamed_product(nest)
+    return None if found is None else stream_options(found, nest, target)
+
+
+def weighed_rules(nest: Nest, target: TargetAttr) -> Iterator[tuple[dict[str, Options], float | None]]:
+    """The rules that are weighed for a nest that streams products, if it does; there is no model of their times."""
+    if (found := streamed_product(nest)) is not None:
+        yield from ((options, None) for options in stream_alternatives(found, nest, target))
 
 
 def stream_options(found: StreamedProduct, nest: Nest, target: TargetAttr) -> dict[str, Options] | None:

@@ -12,19 +12,21 @@ from deplodock.analysis.machine.targets import REGISTER_BYTES, WARP
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import row_chain
 from deplodock.dialects import loop
+from deplodock.dialects.kernel import TargetAttr
 from deplodock.schedule.choose.sizes import CTA_THREADS, IN_FLIGHT, NEAR
 from deplodock.schedule.steps import Options
 
 
-def window_schedule(nest: Nest, sms: int) -> Mapping[str, Options] | None:
-    """The schedule of a nest that reduces windows, or None where it does not, or has too few outputs for a target.
+def window_rules(nest: Nest, target: TargetAttr) -> Mapping[str, Options] | None:
+    """The rules of a nest that reduces windows, or None where it does not, or has too few outputs for a target.
 
     Windows along the contiguous dimension alone come from a slab in shared memory, which asynchronous copies fill: a
     thread has several outputs, a CTA's threads apart, so that the elements that the CTA loads once take `IN_FLIGHT`
     bytes of each thread. Windows of several dimensions are read from the L1 cache, all elements of one at once, but
     where neighbouring threads read elements that are so far apart that they share no sector.
     """
-    windows, fill = list(_windows(nest)), known_points(nest.axes) // (sms * CTA_THREADS)
+    windows = list(_windows(nest))
+    fill = known_points(nest.axes) // (target.fact("sms") * CTA_THREADS)
     if not windows or not fill:
         return None
     along = [window for window in windows if window.axis is nest.axes[-1]]

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 # A module may import modules of a lower rank, and of its own rank unless that makes a cycle of folders.
 RANKS = {
     "errors": 0,
+    "loading": 0,
     "version": 0,
     "dialects": 1,
     "analysis": 2,
@@ -33,14 +34,14 @@ RANKS = {
 }
 WITHOUT_NUMPY_AND_TORCH = {
     *("dialects", "analysis", "schedule", "passes", "codegen"),
-    *("universe", "errors", "version", "__init__"),
+    *("universe", "errors", "loading", "version", "__init__"),
 }
 HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "huggingface_hub", "transformers"}
-# Loaded when their name is first used: that is what a pass of ours is, too, and what comes with an extra.
-LAZY = {*HEAVY, "deplodock.passes.torch.decompose", "xdsl.interactive.app"}
+# Loaded when their name is first used: that is what comes with an extra, too.
+LAZY = {*HEAVY, "xdsl.interactive.app"}
 # Registries: their entries are imported on first use, by statements or by names that they make.
 LAZY_MODULES = {"deplodock.universe"}
-REGISTRIES = {("deplodock", "__getattr__"), ("deplodock.passes.pipeline", "load")}
+REGISTRIES = {("deplodock", "__getattr__"), ("deplodock.loading", "load")}
 # These say how the tools start: nothing is imported before interrupts are heeded.
 ENTRIES = {"deplodock.tools.cli"}
 

@@ -54,6 +54,7 @@ from deplodock.tools.cli.parts import program_alone, programs_of
 from deplodock.tools.cli.program import Program, Session, Weights, is_model
 from deplodock.tools.clock import Clock
 from deplodock.tools.diagnostics import require, run_tool
+from deplodock.tools.operations import listing
 from deplodock.tools.progress import working
 from deplodock.tools.suite.problems import read_suite
 
@@ -392,8 +393,6 @@ def ops_command() -> None:
 
     A line has the name, the element types, and what the operation becomes. docs/ops.md has the same table.
     """
-    from deplodock.tools.operations import listing
-
     print(listing(), end="")
 
 

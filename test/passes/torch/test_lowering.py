@@ -9,18 +9,18 @@ from xdsl.parser import Parser
 from deplodock.analysis.operations import position_of
 from deplodock.dialects.torch.aten import SCHEMAS
 from deplodock.passes.driver import new_context
-from deplodock.passes.torch.decompose import LOWERINGS, DecomposePass
-from deplodock.passes.torch.lowering import lowers
+from deplodock.passes.torch.decompose import DecomposePass
+from deplodock.passes.torch.lowering import lowerings, lowers
 from deplodock.passes.torch.tensors import Tensor
 
 BESIDE = {"name", "operands", "shape", "shapes", "element", "build"}
 """What a formula may ask for beside the parameters of the schema."""
 
 
-@pytest.mark.parametrize("overload", LOWERINGS)
+@pytest.mark.parametrize("overload", lowerings())
 def test_parameters_are_those_of_the_schema(overload: str) -> None:
     """A formula takes what the overload has; what it lacks has a default, as the last parameters of the formula."""
-    formula = LOWERINGS[overload].formula
+    formula = lowerings()[overload].formula
     wanted = [name for name in formula.__annotations__ if name != "return"]
     known = {parameter.name for parameter in SCHEMAS[overload].parameters}
     with_default = wanted[len(wanted) - len(formula.__defaults__ or ()) :]
