@@ -8,7 +8,7 @@ from typing import Any
 
 
 @cache
-def load(place: str) -> Any:
+def loaded(place: str) -> Any:
     """What a place names: `deplodock.passes.tile.tileify:TileifyPass` a class of a module, without a colon the module.
 
     Raises ImportError if there is no such module, AttributeError if it has no such name.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deplodock.loading import load
+from deplodock.loading import loaded
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass
@@ -56,7 +56,7 @@ class Stage:
 
     def load(self) -> type[ModulePass]:
         """Import the pass class."""
-        return load(f"{self.module}:{self.cls}")
+        return loaded(f"{self.module}:{self.cls}")
 
 
 def _listed(letter: str, folder: str, *entries: str, first: int = 1) -> tuple[Stage, ...]:

@@ -30,12 +30,11 @@ from deplodock.analysis.shape.lanes import lane_faults
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
+from deplodock.loading import loaded
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.ids import digits
 from deplodock.passes.kernel.lower_launch import lower_body
-from deplodock.passes.kernel.lower_stream import allocate_parts, lower_stream, stream_of
-from deplodock.passes.kernel.share_cluster import share_cluster
 from deplodock.passes.kernel.workspace import allocate, constant_extent
 
 
@@ -58,10 +57,12 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     """Replace a launch of a function by its expanded form. Raises PassFailedException where it cannot be lowered."""
     for fault in lane_faults(launch):
         raise failure(fault.op, fault.reason)
-    share_cluster(launch)
+    if launch.bound_to(Binding.CLUSTER):
+        loaded("deplodock.passes.kernel.share_cluster:share_cluster")(launch)
     workspaces = allocate(launch, function)
-    stream = None if launch.stream is None else stream_of(launch)
-    parts = None if stream is None else allocate_parts(launch, function, stream)
+    lower = lower_body
+    if launch.stream is not None:
+        lower = loaded("deplodock.passes.kernel.lower_stream:shared_steps")(launch, function)
     buffers = _buffers(function, launch)
     expanded = _frame(launch)
     emitter = Emitter(launch, expanded)
@@ -69,15 +70,12 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     emitter.workspaces = workspaces
     if launch.early is not None:
         emitter.run(kernel.AwaitLaunchesOp())
-    if stream is None:
+    if launch.stream is None:
         emitter.coordinates |= zip(launch.ctas, expanded.ctas, strict=False)
     for axis, form in digits(launch.bound_to(Binding.THREAD), emitter.thread):
         emitter.coordinates[axis] = emitter.index(form, axis.name_hint)
     emitter.coordinates |= {lane: emitter.coordinates[axis] for lane, axis in launch.carried_axes().items()}
-    if stream is None:
-        lower_body(emitter, launch.body.block)
-    else:
-        lower_stream(emitter, stream, parts)
+    lower(emitter, launch.body.block)
     Rewriter.replace_op(launch, expanded)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import is_in_order, lanes_along, steps_along
-from deplodock.analysis.access.matrix_reads import matrix_read
 from deplodock.analysis.affine.linear import (
     Linear,
     constant_place,
@@ -26,11 +26,13 @@ from deplodock.analysis.shape.roles import column_reads
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.loading import loaded
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, in_shape
 from deplodock.passes.kernel.emit import Array, Emitter, Place
-from deplodock.passes.kernel.lower_exchange import Exchange, exchanged, found_exchange
-from deplodock.passes.kernel.lower_matrices import lower_matrices
+
+if TYPE_CHECKING:
+    from deplodock.passes.kernel.lower_exchange import Exchange
 
 Lanes = tuple[int, ...]
 """The place in memory of each of a few consecutive coordinates, as `lanes_along` gives it."""
@@ -42,14 +44,22 @@ def lower_load(emitter: Emitter, op: loop.LoadOp) -> None:
     forms = subscripts_of(op)
     axes = emitter.axes_of([op.result])
     conditions = _readable(emitter, op, axes)
-    if not conditions and (read := matrix_read(emitter.launch, op)) is not None:
-        emitter.bind(op.result, lower_matrices(emitter, op, read))
+    if not conditions and (matrices := _matrices(emitter, op)) is not None:
+        emitter.bind(op.result, matrices)
         return
     if not axes and not conditions:
         emitter.values[op.result] = emitter.add(loop.LoadOp(source, *emitter.map(forms)), op.result.name_hint)
         return
     ordered, lanes = vectorize(emitter, type, forms, axes, conditions)
     emitter.bind_array(op.result, _read(emitter, op, ordered, lanes))
+
+
+def _matrices(emitter: Emitter, op: loop.LoadOp) -> Array | None:
+    """Emit a read of matrices of shared memory for contracts; None where it is another read."""
+    is_factor = all(isinstance(use.operation, tile.ContractOp) for use in op.result.uses)
+    if not is_factor or tile.memory_of(op.source) is not Memory.SHARED:
+        return None
+    return loaded("deplodock.passes.kernel.lower_matrices:lower_matrices")(emitter, op)
 
 
 def read_vectors(emitter: Emitter, op: loop.ReduceOp) -> None:
@@ -73,9 +83,9 @@ def _read(emitter: Emitter, op: loop.LoadOp, axes: Sequence[SSAValue], lanes: La
     type, forms = loop.memref_of(op.source), subscripts_of(op)
     conditions = _readable(emitter, op, axes)
     array, width = emitter.register(type.element_type, axes, op.result.name_hint), len(lanes)
-    exchange = found_exchange(emitter, op.source, forms, conditions, array) if lanes == (0, 1) else None
+    exchange = _exchange("found_exchange")(emitter, op.source, forms, conditions, array) if lanes == (0, 1) else None
     if exchange is not None:
-        with exchanged(emitter, array, exchange, reads=True) as (block, at):
+        with _exchange("exchanged")(emitter, array, exchange, reads=True) as (block, at):
             guard = emitter.condition_map([at(form) for form in conditions]) if conditions else None
             read = (emitter.value(op.source), *emitter.map(map(at, forms)))
             emitter.run(kernel.MoveOp(exchange.width, read, (block, *constant_place(0)), guard))
@@ -118,6 +128,11 @@ def _read_lanes(
     for offset, lane in enumerate(lanes):
         value = emitter.add(loop.LoadOp(vector, *constant_place(lane)), array.buffer.name_hint)
         emitter.run(loop.StoreOp(value, array.buffer, *emitter.map(_moved(places, len(places) - 1, offset))))
+
+
+def _exchange(name: str) -> Callable[..., Any]:
+    """A function of what lanes of halves exchange."""
+    return loaded(f"deplodock.passes.kernel.lower_exchange:{name}")
 
 
 def _rest(emitter: Emitter, axes: Sequence[SSAValue], exchange: Exchange | None) -> Iterator[list[SSAValue]]:
@@ -271,9 +286,12 @@ def _store(
     emitter.coordinates |= {axis: 0 for axis in others if emitter.launch.binding(axis) is Binding.REGISTER}
     exchange = None
     if array is not None and lanes == (0, 1) and array.axes[-1:] == (*ordered[-1:],) and {*array.axes} == {*ordered}:
-        exchange = found_exchange(emitter, destination, forms, conditions, array)
+        exchange = _exchange("found_exchange")(emitter, destination, forms, conditions, array)
     if array is not None and exchange is not None:
-        with exchanged(emitter, array, exchange) as (block, at), emitter.guarded([at(each) for each in conditions]):
+        with (
+            _exchange("exchanged")(emitter, array, exchange) as (block, at),
+            emitter.guarded([at(each) for each in conditions]),
+        ):
             place = destination, *emitter.map(map(at, forms))
             emitter.run(kernel.MoveOp(exchange.width, (block, *constant_place(0)), place))
     for rest in _rest(emitter, ordered, exchange):

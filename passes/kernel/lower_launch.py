@@ -5,9 +5,10 @@ See `emit.py` for the state and `expand_launch.py` for the pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr
@@ -29,19 +30,17 @@ from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
 from deplodock.analysis.shape.padding import adds_zero
 from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, summed_products, yields_inner_reduction
+from deplodock.analysis.shape.scans import scans_along
 from deplodock.analysis.shape.streaming import weighs_by_largest
 from deplodock.dialects import loop, tile
 from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, Memory
+from deplodock.loading import loaded
 from deplodock.passes.copying import erase_dead
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_access import is_branched, lower_keep, lower_load, lower_store, read_vectors
-from deplodock.passes.kernel.lower_combine import lower_combine
-from deplodock.passes.kernel.lower_contract import lower_contract
-from deplodock.passes.kernel.lower_scan import lower_scan, start_scans
-from deplodock.passes.kernel.lower_stage import lower_stage
 
 
 @dataclass(frozen=True)
@@ -185,11 +184,11 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
         case loop.ReduceOp():
             _lower_reduce(emitter, op, fold)
         case tile.CombineOp():
-            lower_combine(emitter, op)
+            _lowering("lower_combine")(emitter, op)
         case loop.ScanOp() if fold is not None and op is fold.scaled_at:
             _scale(emitter, op, fold)
         case loop.ScanOp():
-            lower_scan(emitter, op)
+            _lowering("lower_scan")(emitter, op)
         case tile.ContractOp():
             _lower_contract(emitter, op, fold)
         case tile.KeepOp():
@@ -198,7 +197,7 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             _check_source(emitter, op)
             _check_origin(emitter, op)
             if tile.memory_of(op.slab) is Memory.REGISTER:
-                lower_stage(emitter, op)
+                _lowering("lower_stage")(emitter, op)
             else:
                 emitter.keep(op)
         case tile.CopyOp():
@@ -214,8 +213,20 @@ def _lower_structured(emitter: Emitter, op: Operation, fold: Fold | None) -> Non
             raise failure(op, f"it cannot stand in a launch{hint}")
 
 
+def _lowering(name: str) -> Callable[..., Any]:
+    """The function that lowers some operations, from the file of its name."""
+    return loaded(f"deplodock.passes.kernel.{name}:{name}")
+
+
+def _start_scans(emitter: Emitter, op: loop.LoopLike) -> None:
+    """Allocate what the scans that run along a loop carry through it."""
+    if scans_along(op.iv):
+        loaded("deplodock.passes.kernel.lower_scan:start_scans")(emitter, op)
+
+
 def _lower_contract(emitter: Emitter, op: tile.ContractOp, fold: Fold | None) -> None:
     """Emit the products into the accumulators of the sum that yields nothing else, or into sums of their own."""
+    lower_contract = _lowering("lower_contract")
     place = _scaled_place(op, fold)
     if fold is not None and place is not None:
         lower_contract(emitter, op, fold.accumulators[place])
@@ -438,7 +449,7 @@ def _enter_loop(emitter: Emitter, op: loop.LoopLike) -> None:
 
 def _lower_for(emitter: Emitter, op: loop.ForOp) -> None:
     outer = emitter.block
-    start_scans(emitter, op)
+    _start_scans(emitter, op)
     _enter_loop(emitter, op)
     lower_body(emitter, op.body.block)
     emitter.block = outer
@@ -459,7 +470,7 @@ def _lower_reduce(emitter: Emitter, op: loop.ReduceOp, outer_fold: Fold | None) 
     scaled_at = op.yielded[0].owner if not conditions and weighs_by_largest(op) else None
     fold = Fold(op, accumulators, conditions, scaled_at)
     if scaled_at is None:
-        start_scans(emitter, op)
+        _start_scans(emitter, op)
     outer, around = emitter.block, list(emitter.conditions)
     _enter_loop(emitter, op)
     with emitter.guarded(branches(emitter, uniform, varying)):

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.access.matrix_reads import MatrixRead
+from deplodock.analysis.access.matrix_reads import matrix_read
 from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, subscripts_of
 from deplodock.analysis.machine.targets import WARP
@@ -24,8 +24,13 @@ from deplodock.dialects.kernel.ldmatrix import COUNTS, PAIR, SIDE
 from deplodock.passes.kernel.emit import Array, Emitter
 
 
-def lower_matrices(emitter: Emitter, op: loop.LoadOp, read: MatrixRead) -> Array:
-    """Emit the reads of a load into a register buffer, as many matrices at once as there are; returns it."""
+def lower_matrices(emitter: Emitter, op: loop.LoadOp) -> Array | None:
+    """Emit the reads of a load into a register buffer, as many matrices at once as there are; returns it.
+
+    None where the load does not read matrices.
+    """
+    if (read := matrix_read(emitter.launch, op)) is None:
+        return None
     forms, source = subscripts_of(op), emitter.value(op.source)
     others = [axis for axis in emitter.axes_of([op.result]) if axis is not read.pair]
     array = emitter.register(op.result.type, (*others, read.pair), op.result.name_hint)

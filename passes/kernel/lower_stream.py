@@ -31,12 +31,13 @@ boxes stay from tile to tile, so a CTA waits until that of the tile before has b
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.dialects import func, memref
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -73,6 +74,12 @@ class Stream:
 
     reduction: loop.ReduceOp
     shares: Shares
+
+
+def shared_steps(launch: tile.LaunchOp, function: func.FuncOp) -> Callable[[Emitter, Block], None]:
+    """What emits the body of a launch whose CTAs share the steps of all tiles; allocates what they leave each other."""
+    stream = stream_of(launch)
+    return partial(lower_stream, stream, allocate_parts(launch, function, stream))
 
 
 def stream_of(launch: tile.LaunchOp) -> Stream:
@@ -117,12 +124,11 @@ def _together(type: Attribute, extent: int) -> int:
     return max(widths, default=1)
 
 
-def lower_stream(emitter: Emitter, stream: Stream, workspace: Workspace | None) -> None:
+def lower_stream(stream: Stream, workspace: Workspace | None, emitter: Emitter, block: Block) -> None:
     """Emit what one thread of a launch runs whose CTAs share the steps of all tiles.
 
     Raises PassFailedException where whole tiles may be inactive.
     """
-    block = emitter.launch.body.block
     uniform, varying = activity(emitter, block)
     if branches(emitter, uniform, varying):
         raise failure(emitter.launch, "some tiles may be inactive, and its CTAs share the steps of all")

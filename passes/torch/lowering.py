@@ -16,7 +16,7 @@ from deplodock.dialects.tensor import element_of, shape_of
 from deplodock.dialects.torch import AtenOp
 from deplodock.dialects.torch.aten import WIDE_NUMBERS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS
-from deplodock.loading import load
+from deplodock.loading import loaded
 from deplodock.passes.failures import failure
 from deplodock.passes.torch.scalars import wrapped
 from deplodock.passes.torch.tensors import Tensor, TensorBuilder, broadcast
@@ -69,14 +69,14 @@ def lowering_of(overload: str) -> Lowering | None:
     for family in FAMILIES:
         if overload in _LOWERINGS:
             break
-        load(f"deplodock.passes.torch.{family}")
+        loaded(f"deplodock.passes.torch.{family}")
     return _LOWERINGS.get(overload)
 
 
 def lowerings() -> Mapping[str, Lowering]:
     """The lowering of each overload of all families."""
     for family in FAMILIES:
-        load(f"deplodock.passes.torch.{family}")
+        loaded(f"deplodock.passes.torch.{family}")
     return _LOWERINGS
 
 

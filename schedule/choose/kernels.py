@@ -17,7 +17,7 @@ from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.shape.nest import Nest, nests, side_by_side
 from deplodock.analysis.shape.roles import Contraction, contraction
 from deplodock.dialects import loop
-from deplodock.loading import load
+from deplodock.loading import loaded
 from deplodock.schedule.choose.pointwise import point_rules
 from deplodock.schedule.steps import (
     ATTRIBUTE,
@@ -111,7 +111,7 @@ def _rules(function: func.FuncOp, given: Schedule | None) -> Mapping[str, Option
 
 def _chooser(place: str) -> Callable[..., Any]:
     """The function of a name in a file of this folder."""
-    return load(f"deplodock.schedule.choose.{place}")
+    return loaded(f"deplodock.schedule.choose.{place}")
 
 
 def _contraction(several: Sequence[Nest]) -> tuple[Contraction, Nest] | None:

@@ -41,7 +41,7 @@ HEAVY = {"ml_dtypes", "numpy", "pycuda", "rich", "safetensors", "torch", "huggin
 LAZY = {*HEAVY, "xdsl.interactive.app"}
 # Registries: their entries are imported on first use, by statements or by names that they make.
 LAZY_MODULES = {"deplodock.universe"}
-REGISTRIES = {("deplodock", "__getattr__"), ("deplodock.loading", "load")}
+REGISTRIES = {("deplodock", "__getattr__"), ("deplodock.loading", "loaded")}
 # These say how the tools start: nothing is imported before interrupts are heeded.
 ENTRIES = {"deplodock.tools.cli"}
 
