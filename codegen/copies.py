@@ -18,16 +18,10 @@ from deplodock.codegen.indices import offset
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects import loop
 from deplodock.dialects.buffers import last_dimension
-from deplodock.dialects.elements import BY_NAME, ROWS
+from deplodock.dialects.elements import ROWS
 from deplodock.dialects.kernel.move import ASYNC_BYTES, MoveOp
 from deplodock.dialects.kernel.sync import CommitGroupOp, WaitGroupOp
 from deplodock.errors import UnsupportedError
-
-VECTORS = {
-    **{(row.name, width): vector for row in ROWS for width, vector in row.vectors.items()},
-    ("index", 2): BY_NAME["i64"].vectors[2],
-}
-"""The CUDA vector type that moves `width` elements of a type in one access of 2 to 16 bytes."""
 
 _ZEROS = {
     **{"f32": "0.0f", "f64": "0.0", "i64": "0LL", "i1": "false"},
@@ -79,9 +73,9 @@ def vector_of(buffer: SSAValue, width: int) -> str | None:
     if width == 1:
         return None
     type = scalars.type_name(loop.memref_of(buffer).element_type)
-    vector = VECTORS.get((type, width))
+    vector = scalars.VECTORS.get((type, width))
     if vector is None:
-        widths = ", ".join(str(known) for element, known in ((type, 1), *VECTORS) if element == type)
+        widths = ", ".join(str(known) for element, known in ((type, 1), *scalars.VECTORS) if element == type)
         raise UnsupportedError(f"no access moves {width} elements of {type}; the width can be {widths}")
     return vector
 

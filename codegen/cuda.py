@@ -7,8 +7,9 @@ Buffers start at multiples of 16 bytes, and no output overlaps another argument.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -21,18 +22,41 @@ from deplodock.analysis.host.arguments import Role, argument_roles
 from deplodock.analysis.machine.resources import alignment_of, buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import position_of
-from deplodock.codegen import cluster, copies, grid, mbarrier, mma, roles, scalars, tma, wgmma
+from deplodock.codegen import scalars
 from deplodock.codegen.indices import forms
 from deplodock.codegen.names import declared_names, identifier
 from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import accesses_of
-from deplodock.dialects.kernel.shuffle import SHUFFLES, Shuffle
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
+from deplodock.loading import loaded
 
-_PARTS = (cluster, copies, grid, mbarrier, mma, roles, tma, wgmma)
-"""The kinds of operations with a file of their own: their device functions and how they are written."""
+
+@dataclass(frozen=True)
+class _Part:
+    """What a file writes: operations of the kernel dialect, and device functions, by how their names begin."""
+
+    operations: str
+    functions: tuple[str, ...] = ()
+
+
+_PARTS = {
+    "cluster": _Part("cluster_barrier cluster_move", ("cluster_",)),
+    "copies": _Part("move commit_group wait_group", ("copy_async_",)),
+    "grid": _Part("await_launches fence ticket", ("await_launches", "take_")),
+    "mbarrier": _Part("mbarrier arrive arrive_copies wait_phase", ("mbarrier_",)),
+    "mma": _Part("mma ldmatrix", ("mma_", "ldmatrix_")),
+    "roles": _Part("barrier"),
+    "shuffle": _Part("shuffle_xor shuffle_up shuffle_last"),
+    "tma": _Part("fence_proxy_async tma_load tma_store tma_commit tma_wait", ("fence_proxy_async", "tma_")),
+    "wgmma": _Part("wgmma wgmma_fence wgmma_commit wgmma_wait", ("tile_descriptor", "wgmma_")),
+}
+"""The files of kinds of operations, in the order of their device functions in a text. Each is imported for kernels that
+have such operations: its `TEXTS` write them, and its `HELPERS` are the device functions that they call."""
+
+_WRITERS = {f"kernel.{name}": part for part, has in _PARTS.items() for name in has.operations.split()}
+"""The file of each operation that has one."""
 
 _POOLS = {alignment: f"shared_memory_{alignment}" for alignment in (16, 128, 256, 512, 1024)}
 """The dynamic shared memory of a kernel, by the alignment of what lies there. All declarations of a name in a text have
@@ -42,10 +66,9 @@ _RESERVED = frozenset(
     {
         *scalars.FUNCTIONS,
         *scalars.HELPERS,
-        *(name for part in _PARTS for name in part.HELPERS),
         "tensor_map",
-        *copies.VECTORS.values(),
-        *(f"make_{vector}" for vector in copies.VECTORS.values()),
+        *scalars.VECTORS.values(),
+        *(f"make_{vector}" for vector in scalars.VECTORS.values()),
         *("__shfl_xor_sync", "__syncthreads", "__threadfence", "__int_as_float", "__longlong_as_double"),
         *_POOLS.values(),
     }
@@ -80,13 +103,26 @@ def print_module(module: ModuleOp) -> str:
         )
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(scalars.CALL.findall("\n".join(printed)))
-    helpers = [part.HELPERS[name] for part in (scalars, *_PARTS) for name in part.HELPERS if name in calls]
+    parts = [_part(part) for part, has in _PARTS.items() if any(call.startswith(has.functions) for call in calls)]
+    helpers = [part.HELPERS[name] for part in (scalars, *parts) for name in part.HELPERS if name in calls]
     has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
-    text = "\n".join([*([tma.TYPE] if has_maps else []), *helpers, *printed])
+    text = "\n".join([*([_part("tma").TYPE] if has_maps else []), *helpers, *printed])
     headers = [
         f"#include <{header}>\n" for c_type, header in scalars.HEADERS.items() if re.search(rf"\b{c_type}\b", text)
     ]
     return "".join([*headers, "\n" if headers else "", text])
+
+
+def _part(name: str) -> Any:
+    """The file of a part."""
+    return loaded(f"deplodock.codegen.{name}")
+
+
+def _is_reserved(name: str) -> bool:
+    """Whether a name belongs to what a text may use."""
+    return name in _RESERVED or any(
+        name in _part(part).HELPERS for part, has in _PARTS.items() if name.startswith(has.functions)
+    )
 
 
 class _KernelPrinter:
@@ -94,7 +130,7 @@ class _KernelPrinter:
 
     def __init__(self, function: kernel.FuncOp) -> None:
         self.function = function
-        self.to = KernelWriter(function, _RESERVED)
+        self.to = KernelWriter(function, _is_reserved)
         self.current: Operation = function
 
     def text(self) -> str:
@@ -117,7 +153,8 @@ class _KernelPrinter:
             if not to.shared.is_static:
                 alignment = to.shared.alignment
                 to.line(f"extern __shared__ __align__({alignment}) unsigned char {_POOLS[alignment]}[];")
-            mbarrier.declare(to, self.function)
+            if any(op.name == "kernel.mbarrier" for op in self.function.body.walk()):
+                _part("mbarrier").declare(to, self.function)
             self._block(self.function.body.block)
 
     def _signature(self) -> str:
@@ -140,7 +177,7 @@ class _KernelPrinter:
     def _parameter(self, parameter: SSAValue, role: Role) -> str:
         name = self.to.names.define(parameter, "arg")
         if isinstance(parameter.type, kernel.TensorMapType):
-            return f"{tma.PARAMETER} {name}"
+            return f"{_part('tma').PARAMETER} {name}"
         if not isinstance(parameter.type, MemRefType):
             return f"{c_type(parameter.type)} {name}"
         const = "const " if role is Role.IN else ""
@@ -160,9 +197,16 @@ class _KernelPrinter:
                 case kernel.RolesOp():
                     self._roles(op)
                 case _:
-                    _TEXTS.get(type(op), _scalar)(self.to, op)
+                    self._text(op)(self.to, op)
+
+    def _text(self, op: Operation) -> Callable[[KernelWriter, Any], None]:
+        """What writes an operation without a body."""
+        if op.name in _WRITERS:
+            return _part(_WRITERS[op.name]).TEXTS[type(op)]
+        return _TEXTS.get(type(op), _scalar)
 
     def _roles(self, op: kernel.RolesOp) -> None:
+        roles = _part("roles")
         for role in op.roles:
             self.current = self.to.team = role
             with self.to.braces(roles.head(self.to, role)):
@@ -232,18 +276,6 @@ def _alloc(to: KernelWriter, op: kernel.AllocOp) -> None:
         to.line(f"{element}* const {name} = reinterpret_cast<{element}*>({_POOLS[to.shared.alignment]} + {first});")
 
 
-def _shuffle(to: KernelWriter, op: Shuffle) -> None:
-    match op:
-        case kernel.ShuffleUpOp():
-            function, lane = "__shfl_up_sync", f"{op.delta.value.data}"
-        case kernel.ShuffleLastOp():
-            function, lane = "__shfl_sync", f"{op.width.value.data - 1}, {op.width.value.data}"
-        case _:
-            assert isinstance(op, kernel.ShuffleXorOp)
-            function, lane = "__shfl_xor_sync", f"{op.mask.value.data}"
-    to.define(op.result, f"{function}(0xffffffff, {to.names[op.value]}, {lane})")
-
-
 def _constant(to: KernelWriter, op: arith.ConstantOp) -> None:
     to.names.alias(op.result, scalars.literal(op.value))
 
@@ -256,7 +288,6 @@ def _scalar(to: KernelWriter, op: Operation) -> None:
 
 _TEXTS: Texts = {
     **{loop.IndexOp: _index, loop.InsideOp: _inside, loop.LoadOp: _load, loop.StoreOp: _store},
-    **{kernel.AllocOp: _alloc, arith.ConstantOp: _constant, **dict.fromkeys(SHUFFLES, _shuffle)},
-    **{op: text for part in _PARTS for op, text in part.TEXTS.items()},
+    **{kernel.AllocOp: _alloc, arith.ConstantOp: _constant},
 }
-"""How each operation without a body is written; any other is a scalar operation."""
+"""How operations without a body are written that have no file; any other is a scalar operation."""

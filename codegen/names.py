@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -39,8 +39,9 @@ def declared_names() -> frozenset[str]:
 class Identifiers:
     """Gives each SSA value a C identifier that is unique in the function, in the order of definition."""
 
-    def __init__(self, reserved: Iterable[str]) -> None:
-        self._taken = {*KEYWORDS, *reserved}
+    def __init__(self, is_reserved: Callable[[str], bool]) -> None:
+        self._is_reserved = is_reserved
+        self._taken = {*KEYWORDS}
         self._names: dict[SSAValue, str] = {}
         self._next: dict[str, int] = {}
 
@@ -55,7 +56,7 @@ class Identifiers:
 
     def is_free(self, name: str) -> bool:
         """Whether a name is neither reserved nor given to a value."""
-        return name not in self._taken
+        return name not in self._taken and not self._is_reserved(name)
 
     def alias(self, value: SSAValue, text: str) -> None:
         """Let an expression stand for the value wherever it is used."""
@@ -63,7 +64,7 @@ class Identifiers:
 
     def _unique(self, base: str) -> str:
         name, number = base, self._next.get(base, 1)
-        while name in self._taken:
+        while not self.is_free(name):
             name, number = f"{base}_{number}", number + 1
         self._next[base] = number
         self._taken.add(name)

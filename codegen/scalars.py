@@ -28,7 +28,7 @@ from xdsl.dialects.math import Exp2Op, ExpOp
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation
 
-from deplodock.dialects.elements import ELEMENTS, ROWS, listed
+from deplodock.dialects.elements import BY_NAME, ELEMENTS, ROWS, listed
 from deplodock.errors import UnsupportedError
 
 C_TYPES = {**{row.name: row.c for row in ROWS}, "index": "long long"}
@@ -36,6 +36,12 @@ C_TYPES = {**{row.name: row.c for row in ROWS}, "index": "long long"}
 
 HEADERS = {row.c: row.header for row in ROWS if row.header}
 """The headers that declare C types."""
+
+VECTORS = {
+    **{(row.name, width): vector for row in ROWS for width, vector in row.vectors.items()},
+    ("index", 2): BY_NAME["i64"].vectors[2],
+}
+"""The CUDA vector type that moves `width` elements of a type in one access of 2 to 16 bytes."""
 
 _HALVES = {row.name: (f"__{row.word}2float({{0}})", f"__float2{row.word}_rn({{0}})") for row in ROWS if row.word}
 """The conversions of each half precision to and from `float`, the second rounding to nearest, ties to even."""

@@ -21,11 +21,11 @@ from deplodock.dialects.tile import Memory, memory_of
 class KernelWriter:
     """The lines of a kernel so far, and what they name."""
 
-    def __init__(self, function: kernel.FuncOp, reserved: frozenset[str]) -> None:
+    def __init__(self, function: kernel.FuncOp, is_reserved: Callable[[str], bool]) -> None:
         self.function = function
         self.team: kernel.Team = function
         """What has the threads that run what is written."""
-        self.names = Identifiers(reserved)
+        self.names = Identifiers(is_reserved)
         self.indices = IndexWriter(self.names)
         self.lines: list[str] = []
         self.shared = shared_memory(function)

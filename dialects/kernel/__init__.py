@@ -14,7 +14,7 @@ of the module, `kernel.target`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from xdsl.dialects.builtin import (
     DictionaryAttr,
@@ -58,66 +58,48 @@ from deplodock.dialects.affine_syntax import (
     parse_i64,
 )
 from deplodock.dialects.buffers import memory_of, verify_buffer
+from deplodock.dialects.files import dialect_of
 from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.interfaces import AllocatesResult, HostCode
-from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterMoveOp
-from deplodock.dialects.kernel.grid import AwaitLaunchesOp, CountersOp, FenceOp, TicketOp
-from deplodock.dialects.kernel.ldmatrix import LdmatrixOp
-from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, MbarrierType, WaitPhaseOp
-from deplodock.dialects.kernel.mma import MmaOp
+from deplodock.dialects.interfaces import AllocatesResult, Feature, HostCode, NeedsFeature
 from deplodock.dialects.kernel.move import MoveOp
 from deplodock.dialects.kernel.roles import RoleOp, RolesOp, Team
-from deplodock.dialects.kernel.shuffle import ShuffleLastOp, ShuffleUpOp, ShuffleXorOp
-from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, FenceProxyAsyncOp, WaitGroupOp
-from deplodock.dialects.kernel.tma import TensorMapOp, TensorMapType, TmaCommitOp, TmaLoadOp, TmaStoreOp, TmaWaitOp
-from deplodock.dialects.kernel.wgmma import WgmmaCommitOp, WgmmaFenceOp, WgmmaOp, WgmmaWaitOp
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.scalar_regions import print_arguments
 
-__all__ = [
-    "AllocOp",
-    "ArriveCopiesOp",
-    "ArriveOp",
-    "AwaitLaunchesOp",
-    "BarrierOp",
-    "ClusterBarrierOp",
-    "ClusterMoveOp",
-    "CommitGroupOp",
-    "CountersOp",
-    "FenceOp",
-    "FenceProxyAsyncOp",
-    "FuncOp",
-    "Kernel",
-    "LaunchOp",
-    "LdmatrixOp",
-    "MbarrierOp",
-    "MbarrierType",
-    "MmaOp",
-    "MoveOp",
-    "RoleOp",
-    "RolesOp",
-    "ShuffleLastOp",
-    "ShuffleUpOp",
-    "ShuffleXorOp",
-    "TargetAttr",
-    "Team",
-    "TensorMapOp",
-    "TensorMapType",
-    "TicketOp",
-    "TmaCommitOp",
-    "TmaLoadOp",
-    "TmaStoreOp",
-    "TmaWaitOp",
-    "WaitGroupOp",
-    "WaitPhaseOp",
-    "WgmmaCommitOp",
-    "WgmmaFenceOp",
-    "WgmmaOp",
-    "WgmmaWaitOp",
-    "functions",
-    "team_of",
-]
+if TYPE_CHECKING:
+    from deplodock.dialects.kernel.cluster import ClusterBarrierOp as ClusterBarrierOp
+    from deplodock.dialects.kernel.cluster import ClusterMoveOp as ClusterMoveOp
+    from deplodock.dialects.kernel.grid import AwaitLaunchesOp as AwaitLaunchesOp
+    from deplodock.dialects.kernel.grid import CountersOp as CountersOp
+    from deplodock.dialects.kernel.grid import FenceOp as FenceOp
+    from deplodock.dialects.kernel.grid import TicketOp as TicketOp
+    from deplodock.dialects.kernel.ldmatrix import LdmatrixOp as LdmatrixOp
+    from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp as ArriveCopiesOp
+    from deplodock.dialects.kernel.mbarrier import ArriveOp as ArriveOp
+    from deplodock.dialects.kernel.mbarrier import MbarrierOp as MbarrierOp
+    from deplodock.dialects.kernel.mbarrier import MbarrierType as MbarrierType
+    from deplodock.dialects.kernel.mbarrier import WaitPhaseOp as WaitPhaseOp
+    from deplodock.dialects.kernel.mma import MmaOp as MmaOp
+    from deplodock.dialects.kernel.shuffle import ShuffleLastOp as ShuffleLastOp
+    from deplodock.dialects.kernel.shuffle import ShuffleUpOp as ShuffleUpOp
+    from deplodock.dialects.kernel.shuffle import ShuffleXorOp as ShuffleXorOp
+    from deplodock.dialects.kernel.sync import BarrierOp as BarrierOp
+    from deplodock.dialects.kernel.sync import CommitGroupOp as CommitGroupOp
+    from deplodock.dialects.kernel.sync import FenceProxyAsyncOp as FenceProxyAsyncOp
+    from deplodock.dialects.kernel.sync import WaitGroupOp as WaitGroupOp
+    from deplodock.dialects.kernel.tma import TensorMapOp as TensorMapOp
+    from deplodock.dialects.kernel.tma import TensorMapType as TensorMapType
+    from deplodock.dialects.kernel.tma import TmaCommitOp as TmaCommitOp
+    from deplodock.dialects.kernel.tma import TmaLoadOp as TmaLoadOp
+    from deplodock.dialects.kernel.tma import TmaStoreOp as TmaStoreOp
+    from deplodock.dialects.kernel.tma import TmaWaitOp as TmaWaitOp
+    from deplodock.dialects.kernel.wgmma import WgmmaCommitOp as WgmmaCommitOp
+    from deplodock.dialects.kernel.wgmma import WgmmaFenceOp as WgmmaFenceOp
+    from deplodock.dialects.kernel.wgmma import WgmmaOp as WgmmaOp
+    from deplodock.dialects.kernel.wgmma import WgmmaWaitOp as WgmmaWaitOp
+
+    Kernel: Dialect
 
 
 @irdl_attr_definition
@@ -252,7 +234,8 @@ class FuncOp(IRDLOperation, IntroducesIndices, Team):
     @property
     def starts_early(self) -> bool:
         """Whether a launch of it may start before those in front of it have ended."""
-        return any(isinstance(op, AwaitLaunchesOp) for op in self.body.block.ops)
+        own = (op for op in self.body.block.ops if isinstance(op, NeedsFeature))
+        return any(op.needs() is Feature.EARLY_LAUNCHES for op in own)
 
     @property
     def roles(self) -> Sequence[RoleOp]:
@@ -412,17 +395,20 @@ def team_of(op: Operation) -> Team:
     return around
 
 
-Kernel = Dialect(
+__getattr__ = dialect_of(
+    __name__,
+    "Kernel",
     "kernel",
-    [
-        *(FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp, ShuffleXorOp, ShuffleUpOp, ShuffleLastOp),
-        *(MmaOp, LdmatrixOp),
-        *(BarrierOp, FenceProxyAsyncOp, CommitGroupOp, WaitGroupOp),
-        *(AwaitLaunchesOp, CountersOp, FenceOp, TicketOp),
-        *(ClusterBarrierOp, ClusterMoveOp),
-        *(MbarrierOp, ArriveOp, ArriveCopiesOp, WaitPhaseOp),
-        *(TensorMapOp, TmaLoadOp, TmaStoreOp, TmaCommitOp, TmaWaitOp),
-        *(WgmmaOp, WgmmaFenceOp, WgmmaCommitOp, WgmmaWaitOp),
-    ],
-    [TargetAttr, MbarrierType, TensorMapType],
+    (TargetAttr, FuncOp, RolesOp, RoleOp, LaunchOp, AllocOp, MoveOp),
+    {
+        "shuffle": "ShuffleXorOp ShuffleUpOp ShuffleLastOp",
+        "mma": "MmaOp",
+        "ldmatrix": "LdmatrixOp",
+        "sync": "BarrierOp FenceProxyAsyncOp CommitGroupOp WaitGroupOp",
+        "grid": "AwaitLaunchesOp CountersOp FenceOp TicketOp",
+        "cluster": "ClusterBarrierOp ClusterMoveOp",
+        "mbarrier": "MbarrierOp ArriveOp ArriveCopiesOp WaitPhaseOp MbarrierType",
+        "tma": "TensorMapOp TmaLoadOp TmaStoreOp TmaCommitOp TmaWaitOp TensorMapType",
+        "wgmma": "WgmmaOp WgmmaFenceOp WgmmaCommitOp WgmmaWaitOp",
+    },
 )

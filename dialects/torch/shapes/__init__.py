@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from deplodock.dialects.shapes import Shape
-from deplodock.dialects.torch.shapes import moves, products, recurrences, values, windows
 from deplodock.dialects.torch.shapes.call import AtenCall
+from deplodock.loading import loaded
 
 Rule = Callable[[AtenCall], Sequence[Shape]]
 """Gives the shapes of the results, or raises a ValueError that says what does not fit."""
 
-_FAMILIES: dict[Rule, str] = {
-    values.broadcast: """
+_FAMILIES = {
+    "values:broadcast": """
         add.Tensor sub.Tensor rsub.Scalar mul.Tensor div.Tensor div.Tensor_mode floor_divide remainder.Tensor
         remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar prims.fma maximum minimum fmax fmin clamp
         clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor hardtanh pow.Tensor_Scalar
@@ -28,65 +28,65 @@ _FAMILIES: dict[Rule, str] = {
         bitwise_xor.Tensor bitwise_xor.Scalar bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
         bitwise_left_shift.Scalar_Tensor bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor
         bitwise_right_shift.Tensor_Scalar where.self where.ScalarOther where.ScalarSelf where.Scalar""",
-    values.first: """
+    "values:first": """
         softmax.int log_softmax.int cumsum cumprod cummax cummin logcumsumexp clone detach alias _to_copy
         fill.Scalar""",
-    values.broadcast_to_first: "copy fill.Tensor",
-    values.masked_fill: "masked_fill.Scalar masked_fill.Tensor",
-    values.reduced: """
+    "values:broadcast_to_first": "copy fill.Tensor",
+    "values:masked_fill": "masked_fill.Scalar masked_fill.Tensor",
+    "values:reduced": """
         sum sum.dim_IntList mean mean.dim prod prod.dim_int max amax min amin max.dim min.dim argmax argmin any any.dim
         any.dims all all.dim all.dims var var.dim var.correction std std.dim std.correction var_mean.correction
         logsumexp""",
-    values.layer_norm: "rms_norm layer_norm",
-    values.group_norm: "group_norm",
-    values.batch_norm: "_native_batch_norm_legit_no_training",
-    windows.convolution: "convolution",
-    windows.pool: """
+    "values:layer_norm": "rms_norm layer_norm",
+    "values:group_norm": "group_norm",
+    "values:batch_norm": "_native_batch_norm_legit_no_training",
+    "windows:convolution": "convolution",
+    "windows:pool": """
         max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices avg_pool1d avg_pool2d
         avg_pool3d""",
-    windows.adaptive_pool: """
+    "windows:adaptive_pool": """
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d adaptive_max_pool3d""",
-    products.linear: "linear",
-    products.product: "matmul mm bmm mv dot addmm baddbmm addmv",
-    products.outer: "outer",
-    products.einsum: "einsum",
-    products.attention: "scaled_dot_product_attention",
-    recurrences.recurrent: "lstm.input gru.input rnn_tanh.input rnn_relu.input",
-    moves.permuted: "t transpose.int permute",
-    moves.viewed: "view _unsafe_view",
-    moves.reread: "view.dtype",
-    moves.unsqueezed: "unsqueeze",
-    moves.squeezed: "squeeze squeeze.dim squeeze.dims",
-    moves.expanded: "expand",
-    moves.sliced: "slice.Tensor",
-    moves.selected: "select.int",
-    moves.diagonal: "diagonal",
-    moves.unfolded: "unfold",
-    moves.strided: "as_strided",
-    moves.flipped: "flip",
-    moves.rolled: "roll",
-    moves.repeated: "repeat",
-    moves.repeated_in_place: "repeat_interleave.self_int",
-    moves.split: "split.Tensor split_with_sizes",
-    moves.unbound: "unbind.int",
-    moves.concatenated: "cat",
-    moves.stacked: "stack",
-    moves.padded: "pad constant_pad_nd",
-    moves.triangle: "tril triu",
-    moves.gathered: "gather",
-    moves.index_selected: "index_select",
-    moves.indexed: "index.Tensor",
-    moves.embedded: "embedding",
-    moves.scattered: "slice_scatter select_scatter",
-    moves.made: """
+    "products:linear": "linear",
+    "products:product": "matmul mm bmm mv dot addmm baddbmm addmv",
+    "products:outer": "outer",
+    "products:einsum": "einsum",
+    "products:attention": "scaled_dot_product_attention",
+    "recurrences:recurrent": "lstm.input gru.input rnn_tanh.input rnn_relu.input",
+    "moves:permuted": "t transpose.int permute",
+    "moves:viewed": "view _unsafe_view",
+    "moves:reread": "view.dtype",
+    "moves:unsqueezed": "unsqueeze",
+    "moves:squeezed": "squeeze squeeze.dim squeeze.dims",
+    "moves:expanded": "expand",
+    "moves:sliced": "slice.Tensor",
+    "moves:selected": "select.int",
+    "moves:diagonal": "diagonal",
+    "moves:unfolded": "unfold",
+    "moves:strided": "as_strided",
+    "moves:flipped": "flip",
+    "moves:rolled": "roll",
+    "moves:repeated": "repeat",
+    "moves:repeated_in_place": "repeat_interleave.self_int",
+    "moves:split": "split.Tensor split_with_sizes",
+    "moves:unbound": "unbind.int",
+    "moves:concatenated": "cat",
+    "moves:stacked": "stack",
+    "moves:padded": "pad constant_pad_nd",
+    "moves:triangle": "tril triu",
+    "moves:gathered": "gather",
+    "moves:index_selected": "index_select",
+    "moves:indexed": "index.Tensor",
+    "moves:embedded": "embedding",
+    "moves:scattered": "slice_scatter select_scatter",
+    "moves:made": """
         full zeros ones empty.memory_format empty_like new_empty scalar_tensor full_like zeros_like ones_like new_full
         new_zeros new_ones type_as""",
-    moves.arange: "arange arange.start arange.start_step",
-    moves.eye: "eye eye.m",
+    "moves:arange": "arange arange.start arange.start_step",
+    "moves:eye": "eye eye.m",
 }
 
-RULES: dict[str, Rule] = {name: rule for rule, names in _FAMILIES.items() for name in names.split()}
-"""The rule of each overload of the table in `aten.py`."""
+RULES = {name: place for place, names in _FAMILIES.items() for name in names.split()}
+"""The rule of each overload of the table in `aten.py`: a file of this folder and a function there."""
 
 
 def result_shapes(op: AtenCall) -> Sequence[Shape]:
@@ -95,4 +95,5 @@ def result_shapes(op: AtenCall) -> Sequence[Shape]:
     Raises:
         ValueError: operands and attributes do not fit together.
     """
-    return RULES[op.schema().name](op)
+    rule: Rule = loaded(f"deplodock.dialects.torch.shapes.{RULES[op.schema().name]}")
+    return rule(op)
