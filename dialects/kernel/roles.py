@@ -34,9 +34,13 @@ from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import Feature, NeedsFeature
 from deplodock.dialects.kernel.order import OrdersMemory
-from deplodock.dialects.kernel.shuffle import LANES
-from deplodock.dialects.kernel.wgmma import WARPGROUP
 from deplodock.dialects.loop import GuardOp, IndexOp, LoopLike
+
+LANES = 32
+"""The lanes of a warp."""
+
+WARPGROUP = 128
+"""The threads that issue a product of `wgmma` together, and that registers are given to: four warps (PTX ISA)."""
 
 
 class Team:

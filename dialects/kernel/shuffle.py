@@ -13,9 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.formats import op_definition
 from deplodock.dialects.interfaces import Collective
-
-LANES = 32
-"""The lanes of a warp."""
+from deplodock.dialects.kernel.roles import LANES
 
 
 class Shuffle(IRDLOperation):

@@ -82,11 +82,9 @@ from deplodock.dialects.kernel.order import (
     OrdersAccesses,
     OrdersSharedMemory,
 )
+from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.kernel.sync import ClosesGroup, WaitsForGroups
 from deplodock.dialects.loop.access import verify_subscripts
-
-WARPGROUP = 128
-"""The threads that issue a product together: four warps (PTX ISA, "wgmma")."""
 
 ROWS = 64
 """The rows of a product; those of a warp are 16 (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16")."""

@@ -43,7 +43,7 @@ from deplodock.analysis.order.rings import (
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
-from deplodock.dialects.kernel.wgmma import WARPGROUP
+from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, ThreadBuilder, require_expanded
 from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread, store_boxes, tensor_maps

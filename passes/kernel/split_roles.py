@@ -29,7 +29,7 @@ from deplodock.analysis.machine.occupancy import role_registers
 from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.kernel.wgmma import WARPGROUP
+from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.tile import Binding
 from deplodock.passes.failures import failure
 from deplodock.passes.kernel.workspace import constant_extent, positive_extent

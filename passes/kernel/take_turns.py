@@ -42,8 +42,7 @@ from deplodock.dialects.buffers import Memory, memref_of
 from deplodock.dialects.interfaces import Collective, Landing, accesses_of
 from deplodock.dialects.kernel.mbarrier import arrival_of_warp
 from deplodock.dialects.kernel.order import CloseGroup, FenceProducts, WaitGroups, order_of
-from deplodock.dialects.kernel.roles import split_role
-from deplodock.dialects.kernel.wgmma import WARPGROUP
+from deplodock.dialects.kernel.roles import WARPGROUP, split_role
 
 TEAMS = 2
 """The warpgroups that take turns."""

@@ -49,7 +49,7 @@ from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.lanes import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import reads_slabs
-from deplodock.dialects.kernel.wgmma import WARPGROUP
+from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.options import Either, Integers, OneOf, Value, option

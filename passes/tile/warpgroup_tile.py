@@ -38,7 +38,8 @@ from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop, math_ext, tile
 from deplodock.dialects.engines import WARPGROUPS, WGMMA
-from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
+from deplodock.dialects.kernel.roles import WARPGROUP
+from deplodock.dialects.kernel.wgmma import ROWS, columns_of, depth_of
 from deplodock.dialects.precision import HIGH, precision_of, set_precision_of
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding

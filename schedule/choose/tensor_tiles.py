@@ -33,7 +33,7 @@ from deplodock.dialects import loop
 from deplodock.dialects.engines import MMA, WGMMA, Engine, reads_slabs
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.kernel.wgmma import WARPGROUP
+from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.schedule.choose.few_rows import COPY_SHARE
 from deplodock.schedule.choose.tensor_slabs import TileSlabs
