@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -23,7 +23,10 @@ from deplodock.analysis.machine.targets import ATTRIBUTE, DEFAULT, target
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tensor, tile
+from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.interfaces import Collective
 from deplodock.dialects.kernel import TargetAttr
+from deplodock.dialects.kernel.order import OrdersAccesses
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import InvalidInputError
 from deplodock.passes.changes import Changes
@@ -31,7 +34,7 @@ from deplodock.passes.check import CheckPass
 from deplodock.passes.clean_up import clean_up
 from deplodock.passes.locations import locate
 from deplodock.passes.packages import packages, with_added
-from deplodock.passes.pipeline import RULES, STAGES, VERIFIERS, Stage
+from deplodock.passes.pipeline import ORDER, RULES, STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
 from deplodock.passes.tile.rule import Rule
 from deplodock.schedule.choose.kernels import schedule_of
@@ -258,7 +261,7 @@ class _Runner:
         if not stage.acts_on:
             return True
         if self._names is None:
-            self._names = {op.name for op in self._module.walk()}
+            self._names = {word for op in self._module.walk() for word in _words(op)}
         return not self._names.isdisjoint(stage.acts_on)
 
     def _apply(self, stage: Stage) -> tuple[list[Remark], Sequence[Operation]]:
@@ -307,6 +310,14 @@ class _Runner:
                 error.add_note(f"note: in {'pass' if len(stages) == 1 else 'one of the passes'} {names}")
                 raise
         self._unverified.clear()
+
+
+def _words(op: Operation) -> Iterator[str]:
+    """The words by which passes say that they act on an operation."""
+    yield op.name
+    is_shared = isinstance(op, kernel.AllocOp) and memory_of(op.result) is Memory.SHARED
+    if is_shared or isinstance(op, OrdersAccesses) or (op.name.startswith("kernel.") and op.has_trait(Collective)):
+        yield ORDER
 
 
 def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:

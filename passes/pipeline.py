@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
 
+ORDER = "order"
+"""What a pass acts on that looks at how threads meet: shared memory, and any operation that they run together or that
+orders what they access."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """One pass: its level's letter, its number there, its name, and its folder in `passes/`.
 
-    It leaves a program as it is that has none of the operations of the names `acts_on`; any program may be its own if
-    that is empty.
+    It leaves a program as it is that has none of the operations of the names `acts_on`, of which `ORDER` is one; any
+    program may be its own if that is empty.
     """
 
     letter: str
@@ -133,7 +138,7 @@ STAGES = (
         "expand-launch",
         "lower-copies: tile.stage, tile.alloc, tile.ring, tile.copy, tile.wait, tile.release, tile.store",
         "outline",
-        "place-barriers",
+        f"place-barriers: {ORDER}",
         "keep-values: kernel.alloc",
         "fuse-multiply-add: arith.mulf",
         "snake-register-tile: math.fma",
@@ -141,7 +146,7 @@ STAGES = (
         "overlap-products: kernel.wgmma_wait",
         "take-turns: kernel.role",
         "prefetch-factors: kernel.role",
-        "verify-barriers",
+        f"verify-barriers: {ORDER}",
         "verify-resources",
     ),
 )
