@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -261,7 +261,7 @@ class _Runner:
         if not stage.acts_on:
             return True
         if self._names is None:
-            self._names = {word for op in self._module.walk() for word in _words(op)}
+            self._names = words(self._module)
         return not self._names.isdisjoint(stage.acts_on)
 
     def _apply(self, stage: Stage) -> tuple[list[Remark], Sequence[Operation]]:
@@ -312,12 +312,15 @@ class _Runner:
         self._unverified.clear()
 
 
-def _words(op: Operation) -> Iterator[str]:
-    """The words by which passes say that they act on an operation."""
-    yield op.name
+def words(module: ModuleOp) -> set[str]:
+    """The words by which passes say what they act on, those of the operations of a module."""
+    return {op.name for op in module.walk()} | ({ORDER} if any(map(_orders, module.walk())) else set())
+
+
+def _orders(op: Operation) -> bool:
+    """Whether an operation is one of those that `ORDER` stands for."""
     is_shared = isinstance(op, kernel.AllocOp) and memory_of(op.result) is Memory.SHARED
-    if is_shared or isinstance(op, OrdersAccesses) or (op.name.startswith("kernel.") and op.has_trait(Collective)):
-        yield ORDER
+    return is_shared or isinstance(op, OrdersAccesses) or (op.name.startswith("kernel.") and op.has_trait(Collective))
 
 
 def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.passes.driver import Level, StageRun, lower, new_context
+from deplodock.passes.driver import Level, StageRun, lower, new_context, words
 from deplodock.passes.pipeline import ORDER, STAGES
 
 pytest.importorskip("torch", reason="needs PyTorch")
@@ -28,10 +28,6 @@ PROGRAMS = (
 )
 
 
-def names(module: ModuleOp) -> set[str]:
-    return {op.name for op in module.walk()}
-
-
 def test_what_passes_act_on_are_operations() -> None:
     context = new_context()
     acted = {name for stage in STAGES for name in stage.acts_on}
@@ -47,7 +43,7 @@ def test_they_leave_a_program_without_those_as_it_is(program: str, target: str) 
 
     def apply_the_next(run: StageRun, module: ModuleOp) -> None:
         for stage in STAGES[STAGES.index(run.stage) + 1 :][:1]:
-            if stage.acts_on and names(module).isdisjoint(stage.acts_on):
+            if stage.acts_on and words(module).isdisjoint(stage.acts_on):
                 copy = module.clone()
                 stage.load()().apply(context, copy)
                 assert str(copy) == str(module), stage.name
