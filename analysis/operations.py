@@ -1,4 +1,7 @@
-"""Where an operation stands, in the source and in other operations, what touches no memory, how values are called."""
+"""Where an operation stands, in the source and in other operations, what touches no memory, how values are called.
+
+What operations do to memory, where xDSL leaves it open.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache
 from typing import TypeVar
 
+from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Operation, SSAValue
-from xdsl.traits import MemoryEffect, NoMemoryEffect, Pure
+from xdsl.traits import MemoryEffect, MemoryEffectKind, NoMemoryEffect, Pure, only_has_effect
 
 _Node = TypeVar("_Node", bound=Hashable)
 
@@ -61,3 +65,16 @@ def reached(roots: Iterable[_Node], following: Callable[[_Node], Iterable[_Node]
 def label(value: SSAValue) -> str:
     """How messages call a value: `%k`, or `%?` where it has no name."""
     return f"%{value.name_hint or '?'}"
+
+
+def only_reads(op: Operation) -> bool:
+    """Whether an operation does nothing to memory but read it.
+
+    xDSL states no effects for the integer divisions of arith and for `arith.extsi`; they have none.
+    """
+    return only_has_effect(op, MemoryEffectKind.READ) or is_arithmetic(op)
+
+
+def is_arithmetic(op: Operation) -> bool:
+    """Whether an operation is of the arith dialect, which computes values of values and nothing else."""
+    return op.dialect_name() == Arith.name

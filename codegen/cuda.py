@@ -23,9 +23,16 @@ from deplodock.analysis.machine.resources import alignment_of, buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import position_of
 from deplodock.codegen import scalars
-from deplodock.codegen.indices import forms
-from deplodock.codegen.names import declared_names, identifier
-from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
+from deplodock.codegen.writer import (
+    KernelWriter,
+    Texts,
+    c_type,
+    c_type_of,
+    declared_names,
+    forms,
+    identifier,
+    is_multidimensional,
+)
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.tile import Memory, memory_of
@@ -34,28 +41,27 @@ from deplodock.loading import loaded
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Writer:
     """What a file writes: operations of the kernel dialect, and device functions, by how their names begin."""
 
     operations: str
     functions: tuple[str, ...] = ()
 
 
-_PARTS = {
-    "cluster": _Part("cluster_barrier cluster_move", ("cluster_",)),
-    "copies": _Part("move commit_group wait_group", ("copy_async_",)),
-    "grid": _Part("await_launches fence ticket", ("await_launches", "take_")),
-    "mbarrier": _Part("mbarrier arrive arrive_copies wait_phase", ("mbarrier_",)),
-    "mma": _Part("mma ldmatrix", ("mma_", "ldmatrix_")),
-    "roles": _Part("barrier"),
-    "shuffle": _Part("shuffle_xor shuffle_up shuffle_last"),
-    "tma": _Part("fence_proxy_async tma_load tma_store tma_commit tma_wait", ("fence_proxy_async", "tma_")),
-    "wgmma": _Part("wgmma wgmma_fence wgmma_commit wgmma_wait", ("tile_descriptor", "wgmma_")),
+_FILES = {
+    "cluster": _Writer("cluster_barrier cluster_move", ("cluster_",)),
+    "copies": _Writer("move commit_group wait_group", ("copy_async_",)),
+    "grid": _Writer("await_launches fence ticket", ("await_launches", "take_")),
+    "mbarrier": _Writer("mbarrier arrive arrive_copies wait_phase", ("mbarrier_",)),
+    "mma": _Writer("mma ldmatrix", ("mma_", "ldmatrix_")),
+    "roles": _Writer("barrier shuffle_xor shuffle_up shuffle_last"),
+    "tma": _Writer("fence_proxy_async tma_load tma_store tma_commit tma_wait", ("fence_proxy_async", "tma_")),
+    "wgmma": _Writer("wgmma wgmma_fence wgmma_commit wgmma_wait", ("tile_descriptor", "wgmma_")),
 }
 """The files of kinds of operations, in the order of their device functions in a text. Each is imported for kernels that
 have such operations: its `TEXTS` write them, and its `HELPERS` are the device functions that they call."""
 
-_WRITERS = {f"kernel.{name}": part for part, has in _PARTS.items() for name in has.operations.split()}
+_FILE_OF = {f"kernel.{name}": part for part, has in _FILES.items() for name in has.operations.split()}
 """The file of each operation that has one."""
 
 _POOLS = {alignment: f"shared_memory_{alignment}" for alignment in (16, 128, 256, 512, 1024)}
@@ -103,7 +109,7 @@ def print_module(module: ModuleOp) -> str:
         )
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(scalars.CALL.findall("\n".join(printed)))
-    parts = [_part(part) for part, has in _PARTS.items() if any(call.startswith(has.functions) for call in calls)]
+    parts = [_part(part) for part, has in _FILES.items() if any(call.startswith(has.functions) for call in calls)]
     helpers = [part.HELPERS[name] for part in (scalars, *parts) for name in part.HELPERS if name in calls]
     has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
     text = "\n".join([*([_part("tma").TYPE] if has_maps else []), *helpers, *printed])
@@ -121,7 +127,7 @@ def _part(name: str) -> Any:
 def _is_reserved(name: str) -> bool:
     """Whether a name belongs to what a text may use."""
     return name in _RESERVED or any(
-        name in _part(part).HELPERS for part, has in _PARTS.items() if name.startswith(has.functions)
+        name in _part(part).HELPERS for part, has in _FILES.items() if name.startswith(has.functions)
     )
 
 
@@ -201,8 +207,8 @@ class _KernelPrinter:
 
     def _text(self, op: Operation) -> Callable[[KernelWriter, Any], None]:
         """What writes an operation without a body."""
-        if op.name in _WRITERS:
-            return _part(_WRITERS[op.name]).TEXTS[type(op)]
+        if op.name in _FILE_OF:
+            return _part(_FILE_OF[op.name]).TEXTS[type(op)]
         return _TEXTS.get(type(op), _scalar)
 
     def _roles(self, op: kernel.RolesOp) -> None:

@@ -1,18 +1,20 @@
-"""Roles as CUDA C: a branch for each, registers by `setmaxnreg`, barriers of a role's threads by `bar.sync`.
+"""Teams of threads as CUDA C: a branch for each role, its registers, barriers of its threads, shuffles of a warp.
 
 `setmaxnreg`, `bar.sync`: PTX ISA, sm_90a and sm_80.
 """
 
 from __future__ import annotations
 
-from deplodock.analysis.machine.occupancy import start_registers
+from deplodock.analysis.machine.resources import start_registers
 from deplodock.analysis.machine.targets import target_at
 from deplodock.codegen.writer import KernelWriter, Texts
+from deplodock.dialects import kernel
 from deplodock.dialects.kernel import RoleOp
+from deplodock.dialects.kernel.shuffle import SHUFFLES, Shuffle
 from deplodock.dialects.kernel.sync import BarrierOp
 
 HELPERS: dict[str, str] = {}
-"""Roles use no device functions."""
+"""They use no device functions."""
 
 
 def head(to: KernelWriter, role: RoleOp) -> str:
@@ -44,5 +46,17 @@ def _barrier(to: KernelWriter, op: BarrierOp) -> None:
         to.line("__syncthreads();")
 
 
-TEXTS: Texts = {BarrierOp: _barrier}
-"""How the barriers of a CTA and of its roles are written."""
+def _shuffle(to: KernelWriter, op: Shuffle) -> None:
+    match op:
+        case kernel.ShuffleUpOp():
+            function, lane = "__shfl_up_sync", f"{op.delta.value.data}"
+        case kernel.ShuffleLastOp():
+            function, lane = "__shfl_sync", f"{op.width.value.data - 1}, {op.width.value.data}"
+        case _:
+            assert isinstance(op, kernel.ShuffleXorOp)
+            function, lane = "__shfl_xor_sync", f"{op.mask.value.data}"
+    to.define(op.result, f"{function}(0xffffffff, {to.names[op.value]}, {lane})")
+
+
+TEXTS: Texts = {BarrierOp: _barrier, **dict.fromkeys(SHUFFLES, _shuffle)}
+"""How the barriers of a CTA and of its roles are written, and shuffles of a warp."""

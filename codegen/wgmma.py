@@ -13,7 +13,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute
 
-from deplodock.analysis.access.matrix_tiles import tile_of
+from deplodock.analysis.access.matrices import tile_of
 from deplodock.codegen.mma import SUMS
 from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.elements import BY_NAME

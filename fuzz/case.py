@@ -41,9 +41,9 @@ from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import Level, StageRun, lower, new_context
-from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.options import Kind
 from deplodock.passes.pipeline import STAGES
+from deplodock.passes.remarks import ExceedsTarget
 from deplodock.passes.torch.decompose import DecomposePass
 from deplodock.runtime.compare import compare, equal, nan_of_infinities
 from deplodock.runtime.device import Executable, device_target, missing

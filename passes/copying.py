@@ -1,9 +1,13 @@
-"""Copies of computed values at other places, and what is left behind."""
+"""Copies of computed values at other places, and what is left behind.
+
+Symbol names for the functions and kernels that passes make.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
@@ -29,3 +33,38 @@ def erase_dead(block: Block, erase: Callable[[Operation], None] = Rewriter.erase
     for op in reversed(list(block.ops)):
         if op.results and is_trivially_dead(op):
             erase(op)
+
+
+class Symbols:
+    """The symbols of a module, to name new ones apart from them."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._uses: dict[str, int] = {}
+        for op in module.walk():
+            match op.properties.get("sym_name"):
+                case StringAttr(data=name):
+                    self._uses[name] = self._uses.get(name, 0) + 1
+                case _:
+                    pass
+
+    def fresh(self, name: str) -> str:
+        """`name`, or with a number if it is taken."""
+        free, number = name, 0
+        while free in self._uses:
+            number += 1
+            free = f"{name}_{number}"
+        self._uses[free] = 1
+        return free
+
+    def remove(self, name: str) -> None:
+        """Note that a symbol of that name is no more."""
+        self._uses[name] -= 1
+        if not self._uses[name]:
+            del self._uses[name]
+
+    def renamed(self, name: str) -> str:
+        """The name for what replaces one symbol `name`: the same, unless another symbol has it too."""
+        if self._uses[name] == 1:
+            return name
+        self._uses[name] -= 1
+        return self.fresh(name)

@@ -23,16 +23,11 @@ from deplodock.analysis.machine.targets import ATTRIBUTE, DEFAULT, target
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tensor, tile
-from deplodock.dialects.buffers import Memory, memory_of
-from deplodock.dialects.interfaces import Collective
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.dialects.kernel.order import OrdersAccesses
 from deplodock.dialects.torch import AtenOp
 from deplodock.errors import InvalidInputError
-from deplodock.passes.changes import Changes
-from deplodock.passes.check import CheckPass
-from deplodock.passes.clean_up import clean_up
-from deplodock.passes.locations import locate
+from deplodock.passes.clean_up import Changes, clean_up, locate
+from deplodock.passes.options import CheckPass
 from deplodock.passes.packages import packages, with_added
 from deplodock.passes.pipeline import ORDER, RULES, STAGES, VERIFIERS, Stage
 from deplodock.passes.remarks import Remark, collect
@@ -314,13 +309,7 @@ class _Runner:
 
 def words(module: ModuleOp) -> set[str]:
     """The words by which passes say what they act on, those of the operations of a module."""
-    return {op.name for op in module.walk()} | ({ORDER} if any(map(_orders, module.walk())) else set())
-
-
-def _orders(op: Operation) -> bool:
-    """Whether an operation is one of those that `ORDER` stands for."""
-    is_shared = isinstance(op, kernel.AllocOp) and memory_of(op.result) is Memory.SHARED
-    return is_shared or isinstance(op, OrdersAccesses) or (op.name.startswith("kernel.") and op.has_trait(Collective))
+    return {op.name for op in module.walk()} | ({ORDER} if any(map(kernel.orders, module.walk())) else set())
 
 
 def _left_out(stage: Stage, module: ModuleOp) -> list[Remark] | None:

@@ -7,6 +7,8 @@
 
 The checks of what is given, the reference pages, `--show-passes` and the fuzzer's draws read them off the class. A pass
 holds None for an option that it is not given; `with_defaults` fills those in.
+
+Passes that only check: what the driver knows of them they state here.
 """
 
 from __future__ import annotations
@@ -200,3 +202,11 @@ class OptionsPass(ModulePass):
     def with_defaults(self, given: Mapping[str, Value]) -> Self:
         """The pass with the given options, and the defaults of all others."""
         return type(self)(**{name: given.get(name, option.default) for name, option in self.options().items()})
+
+
+@dataclass(frozen=True)
+class CheckPass(ModulePass):
+    """A pass that changes nothing and raises where a module breaks a rule."""
+
+    holds_given: ClassVar[bool] = False
+    """Whether kernels that are given at kernel level are checked as those that are made."""

@@ -1,4 +1,9 @@
-"""What a pass says when it leaves a kernel as it is: one line with the reason."""
+"""What a pass says when it leaves a kernel as it is: one line with the reason.
+
+Errors of passes that say where the operation at fault stands in the source.
+"""
+
+from __future__ import annotations
 
 import logging
 from collections.abc import Generator
@@ -6,10 +11,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import PassFailedException
+
+from deplodock.analysis.operations import position_of
 from deplodock.passes.pipeline import PASSES
 
 _LOGGER = logging.getLogger("deplodock.remarks")
-_COLLECTED: ContextVar[list["Remark"] | None] = ContextVar("_COLLECTED", default=None)
+_COLLECTED: ContextVar[list[Remark] | None] = ContextVar("_COLLECTED", default=None)
 _LABELS = {stage.name: stage.label for stage in PASSES}
 
 
@@ -50,3 +59,19 @@ def collect() -> Generator[list[Remark]]:
         yield remarks
     finally:
         _COLLECTED.reset(token)
+
+
+class ExceedsTarget(PassFailedException):
+    """A kernel asks for more than its target has."""
+
+
+def failure(op: Operation, message: str) -> PassFailedException:
+    """An error about `op`, with its position in the source if it has one."""
+    return PassFailedException(located(op, message))
+
+
+def located(op: Operation, message: str) -> str:
+    """The text of an error about `op`, with its position in the source if it has one."""
+    text = f"{op.name}: {message}"
+    position = position_of(op)
+    return text if position is None else f"{position}: error: {text}"

@@ -18,8 +18,8 @@ from deplodock.analysis.machine.atoms import NoAtomError, atom_of
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.lanes import engine_faults, lane_faults
 from deplodock.dialects import tile
-from deplodock.passes.check import CheckPass
-from deplodock.passes.failures import failure
+from deplodock.passes.options import CheckPass
+from deplodock.passes.remarks import failure
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.traits import IsolatedFromAbove
 
-from deplodock.passes.check import CheckPass
-from deplodock.passes.failures import failure
+from deplodock.passes.options import CheckPass
+from deplodock.passes.remarks import failure
 
 
 @dataclass(frozen=True)

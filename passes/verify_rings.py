@@ -17,8 +17,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.order.rings import faults, rings
-from deplodock.passes.check import CheckPass
-from deplodock.passes.failures import failure
+from deplodock.passes.options import CheckPass
+from deplodock.passes.remarks import failure
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from deplodock.dialects.loop import PartOp, RepeatOp, memref_of
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.values import DType, dtype_of
-from deplodock.passes.failures import located
+from deplodock.passes.remarks import located
 from deplodock.runtime import scratch
 
 

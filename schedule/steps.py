@@ -5,7 +5,7 @@ A schedule is kept on the kernel function in `deplodock.schedule`, as text like 
     tileify,cooperative-reduce{threads=256 vector=4},stage-inputs
     tileify,blockify-launch{threads=256},blockify-launch(scores){m=64 n=64},register-tile(scores){m=4 n=4}
 
-A step with a target, in parentheses, is for the launches of that label (`analysis/shape/labels.py`); a step without one
+A step with a target, in parentheses, is for the launches of that label (`analysis/shape/nest.py`); a step without one
 is for all launches that no other step of its rule is for. Rules run in the order of `passes/pipeline.py`, which is one
 that they allow. `schedule/choose/` holds the heuristics that choose a schedule.
 """

@@ -22,7 +22,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 import deplodock
 from deplodock.errors import InvalidInputError
-from deplodock.passes.locations import locate
+from deplodock.passes.clean_up import locate
 from deplodock.passes.options import OptionsPass
 from deplodock.passes.packages import packages, with_added
 from deplodock.passes.pipeline import PASSES, VERIFIERS, Stage

@@ -19,8 +19,8 @@ from deplodock.dialects import kernel
 from deplodock.dialects.tile import Binding
 from deplodock.errors import Error
 from deplodock.passes.driver import Level, Observer, StageRun, lower
-from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.pipeline import RULES, STAGES, Stage
+from deplodock.passes.remarks import ExceedsTarget
 from deplodock.passes.tile.choose_schedule import filled
 from deplodock.passes.tile.rule import read_schedule
 from deplodock.runtime.planned import PlannedProgram, planned_program

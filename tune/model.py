@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.machine.cost import GridConstants
-from deplodock.analysis.machine.occupancy import occupancy
+from deplodock.analysis.machine.resources import occupancy
 from deplodock.analysis.machine.targets import RESERVED, target_of
 from deplodock.analysis.shape.nest import kernels, side_by_side
 from deplodock.analysis.shape.roles import contraction

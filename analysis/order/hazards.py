@@ -32,13 +32,11 @@ from deplodock.analysis.access.shared_accesses import (
     Unfinished,
     slot_of,
 )
-from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, bounds_of, value_range
+from deplodock.analysis.affine.linear import Division, Linear, bounds_of, value_range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.order.facts import KernelFacts
+from deplodock.analysis.order.facts import KernelFacts, State
 from deplodock.analysis.order.phases import PhaseFault, Slot, period, phase_forms, threads_where
-from deplodock.analysis.order.state import State
 from deplodock.analysis.order.turns import (
     Cursor,
     Fault,

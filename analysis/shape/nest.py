@@ -1,19 +1,21 @@
-"""A kernel as its free axes and the body computed at each of their points, alike at the loop and the tile level."""
+"""A kernel as its free axes and the body computed at each of their points, alike at the loop and the tile level.
+
+What launches of a kernel are called: by the names of what they store to and of what they reduce.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from xdsl.dialects import func
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, BlockArgument, Operation
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
-from deplodock.analysis.access.effects import only_reads
-from deplodock.analysis.operations import ancestors
-from deplodock.analysis.shape.scans import scans_along
+from deplodock.analysis.operations import ancestors, only_reads
 from deplodock.dialects import loop, tile
 from deplodock.errors import UnsupportedError
 
@@ -36,6 +38,16 @@ class Nest:
     def folds(self) -> list[loop.LoopLike]:
         """The reductions, and the loops that scans run along, that stand directly in the body."""
         return [op for op in self.row_loops() if isinstance(op, loop.ReduceOp) or scans_along(op.iv)]
+
+
+def scans_along(coordinate: SSAValue) -> list[loop.ScanOp]:
+    """The scans that run along the variable of a loop or an axis of a launch."""
+    return [use.operation for use in coordinate.uses if isinstance(use.operation, loop.ScanOp)]
+
+
+def loops_of(op: loop.ScanOp) -> list[SSAValue]:
+    """The variables of loops among the axes of a scan, in order."""
+    return [a for a in op.axes if isinstance(a, BlockArgument) and isinstance(a.block.parent_op(), loop.LoopLike)]
 
 
 def kernels(module: ModuleOp) -> list[func.FuncOp]:
@@ -151,3 +163,36 @@ def only_loop(ops: Iterable[Operation]) -> loop.ForOp | None:
         elif not op.has_trait(IsTerminator) and (op.regions or not only_reads(op)):
             return None
     return found
+
+
+def labels(function: func.FuncOp) -> dict[tile.LaunchOp, frozenset[str]]:
+    """The labels of each launch of a function: buffers that it stores to, and results of reductions in it.
+
+    They are the names that the IR prints, without `%`: the second reduction that is called `acc` is `acc_1`.
+    """
+    names = _names(function)
+    found: dict[tile.LaunchOp, frozenset[str]] = {}
+    for launch in launches(function):
+        values: list[SSAValue] = []
+        for op in launch.body.walk():
+            if isinstance(op, loop.StoreOp | tile.StoreOp):
+                values.append(op.destination)
+            elif isinstance(op, loop.ReduceOp | tile.CombineOp):
+                values += op.results
+        found[launch] = frozenset(names[value] for value in values if value in names)
+    return found
+
+
+def _names(function: func.FuncOp) -> dict[SSAValue, str]:
+    """The names of a function's buffers, reductions and combines that have one."""
+    values: list[SSAValue] = [*function.body.block.args]
+    for op in function.walk():
+        if isinstance(op, memref.AllocOp | loop.ReduceOp | tile.CombineOp):
+            values += op.results
+    seen: Counter[str] = Counter()
+    names: dict[SSAValue, str] = {}
+    for value in values:
+        if (hint := value.name_hint) is not None:
+            names[value] = f"{hint}_{seen[hint]}" if seen[hint] else hint
+            seen[hint] += 1
+    return names

@@ -1,4 +1,9 @@
-"""The roles of axes, read off the subscripts: which reduction is a contraction, and which axes are m, n and batch."""
+"""The roles of axes, read off the subscripts: which reduction is a contraction, and which axes are m, n and batch.
+
+Which scans run along a coordinate, and which loops a scan runs along.
+
+Windows that overlap: which free axes have neighbours that fold the same elements.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from deplodock.analysis.affine.linear import subscripts_of
+from deplodock.analysis.affine.linear import Linear, extent_or_one, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence, without
 from deplodock.analysis.shape.nest import Nest, launch_nest, only_loop
 from deplodock.dialects import loop, math_ext, scalar_regions, tile
@@ -222,3 +227,23 @@ def in_place_with(op: tile.ContractOp) -> list[tile.ContractOp]:
         return []
     assert isinstance(parent, loop.ReduceOp)
     return [each for each in parent.body.block.ops if isinstance(each, tile.ContractOp) and each in products]
+
+
+def window_axes(nest: Nest) -> list[SSAValue]:
+    """The free axes, in order, along which the windows of neighbours overlap in a buffer that reductions read.
+
+    That is where a subscript moves along an axis by no more than the loops of a reduction reach in it.
+    """
+    reads = [op for op in nest.body.walk() if isinstance(op, loop.LoadOp)]
+    forms = [form for op in reads for form in subscripts_of(op)]
+    return [axis for axis in nest.axes if any(0 < form.coefficient(axis) <= reach(form) for form in forms)]
+
+
+def reach(form: Linear) -> int:
+    """How far the loops of reductions move a subscript."""
+    steps = [(root, step) for root, step in form.terms if isinstance(root, BlockArgument) and _is_folded(root)]
+    return sum((extent_or_one(root) - 1) * step for root, step in steps)
+
+
+def _is_folded(root: BlockArgument) -> bool:
+    return isinstance(root.block.parent_op(), loop.ReduceOp)

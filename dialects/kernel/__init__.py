@@ -57,12 +57,13 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects.affine_syntax import (
     parse_i64,
 )
-from deplodock.dialects.buffers import memory_of, verify_buffer
+from deplodock.dialects.buffers import Memory, memory_of, verify_buffer
 from deplodock.dialects.files import dialect_of
 from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
-from deplodock.dialects.interfaces import AllocatesResult, Feature, HostCode, NeedsFeature
+from deplodock.dialects.interfaces import AllocatesResult, Collective, Feature, HostCode, NeedsFeature
 from deplodock.dialects.kernel.move import MoveOp
+from deplodock.dialects.kernel.order import OrdersAccesses
 from deplodock.dialects.kernel.roles import RoleOp, RolesOp, Team
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.scalar_regions import print_arguments
@@ -383,6 +384,12 @@ class AllocOp(IRDLOperation):
 def functions(module: ModuleOp) -> list[FuncOp]:
     """The kernels of a module, in order."""
     return [op for op in module.ops if isinstance(op, FuncOp)]
+
+
+def orders(op: Operation) -> bool:
+    """Whether threads meet at an operation, it orders what they access, or it makes memory that they share."""
+    is_shared = isinstance(op, AllocOp) and memory_of(op.result) is Memory.SHARED
+    return is_shared or isinstance(op, OrdersAccesses) or (op.name.startswith("kernel.") and op.has_trait(Collective))
 
 
 def team_of(op: Operation) -> Team:

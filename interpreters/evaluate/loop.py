@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import Operation
 
-from deplodock.analysis.shape.scans import scans_along
+from deplodock.analysis.shape.nest import scans_along
 from deplodock.dialects import loop
 from deplodock.interpreters.evaluate.contraction import contract
 from deplodock.interpreters.evaluate.machine import Handler, Machine, Points

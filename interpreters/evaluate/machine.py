@@ -20,7 +20,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.traits import IsTerminator
 
 from deplodock.analysis.operations import position_of
-from deplodock.analysis.shape.scans import loops_of, scans_along
+from deplodock.analysis.shape.nest import loops_of, scans_along
 from deplodock.dialects.loop import WhereOp
 from deplodock.dialects.scalar_regions import combiner_ops
 from deplodock.dialects.tile import CopyOp, ReleaseOp, RingOp, WaitOp

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import Operation
 from xdsl.ir.affine import AffineExpr
 
-from deplodock.analysis.access.matrix_tiles import unreadable
+from deplodock.analysis.access.matrices import unreadable
 from deplodock.dialects.interfaces import Access, row
 from deplodock.dialects.kernel.wgmma import (
     ROWS,

@@ -1,19 +1,24 @@
-"""Operations that are appended to a block, with forms as maps over the values that stand there."""
+"""Operations that are appended to a block, with forms as maps over the values that stand there.
+
+Coordinates of axes as digits of a linear id.
+
+What passes share that run a step of a loop outside of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from xdsl.dialects.builtin import IndexType, LocationAttr, MemRefType, UnknownLoc
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, LocationAttr, MemRefType, UnknownLoc
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.affine.linear import Linear, form_of_value, to_sides
+from deplodock.analysis.affine.linear import Linear, constant_place, form_of_value, to_map, to_sides
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.workspace import positive_extent
+from deplodock.passes.remarks import failure
 
 Condition = Linear
 """A condition of activity as the form `lhs - rhs`, which is below 0 where it holds."""
@@ -119,3 +124,28 @@ def in_shape(
         if bounds[0] < 0:
             conditions.append(-form - 1)
     return conditions
+
+
+def digits(axes: Sequence[SSAValue], id: SSAValue) -> Iterator[tuple[SSAValue, Linear]]:
+    """Each axis with its coordinate as a form of their linear id, the last axis fastest."""
+    stride = 1
+    forms: list[tuple[SSAValue, Linear]] = []
+    for axis in reversed(axes):
+        extent = positive_extent(axis)
+        digit = Linear.of(id) // stride
+        forms.append((axis, digit if axis is axes[0] else digit % extent))
+        stride *= extent
+    return reversed(forms)
+
+
+def step_at(form: Linear, name: str | None = None) -> loop.IndexOp:
+    """The number of a step, which stands for a loop's variable outside of it, or in another step."""
+    made = loop.IndexOp(*to_map([form]))
+    made.result.name_hint = name
+    return made
+
+
+def run_less(steps: loop.ForOp) -> None:
+    """Let a loop of known trips run a step less."""
+    assert steps.trips is not None
+    steps.properties["bound"] = AffineMapAttr(constant_place(steps.trips - 1)[0])

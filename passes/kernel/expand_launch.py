@@ -31,11 +31,11 @@ from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.loading import loaded
-from deplodock.passes.failures import failure
+from deplodock.passes.kernel.builder import digits
 from deplodock.passes.kernel.emit import Emitter
-from deplodock.passes.kernel.ids import digits
 from deplodock.passes.kernel.lower_launch import lower_body
 from deplodock.passes.kernel.workspace import allocate, constant_extent
+from deplodock.passes.remarks import failure
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import Linear, condition_forms, subscripts_of
 from deplodock.analysis.operations import reached, users_of
-from deplodock.analysis.shape.alike import alike, alike_forms
+from deplodock.analysis.shape.dependence import alike, alike_forms
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.passes.copying import erase_dead

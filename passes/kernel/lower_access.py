@@ -27,9 +27,9 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.loading import loaded
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, in_shape
 from deplodock.passes.kernel.emit import Array, Emitter, Place
+from deplodock.passes.remarks import failure
 
 if TYPE_CHECKING:
     from deplodock.passes.kernel.lower_exchange import Exchange

@@ -16,8 +16,8 @@ from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.kernel.tma import TensorMapType
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import ThreadBuilder
+from deplodock.passes.remarks import failure
 
 CopiesBoxes: TypeAlias = tile.StageOp | tile.CopyOp | tile.StoreOp
 """What copies a slab in boxes, or stores it."""

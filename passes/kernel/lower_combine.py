@@ -17,12 +17,12 @@ from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.shape.lanes import thread_strides
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter, Held
 from deplodock.passes.kernel.lower_cluster import fold_cluster
 from deplodock.passes.kernel.lower_ticket import fold_blocks
 from deplodock.passes.kernel.workspace import blocks_of, cluster_of
+from deplodock.passes.remarks import failure
 
 
 def lower_combine(emitter: Emitter, op: tile.CombineOp) -> None:

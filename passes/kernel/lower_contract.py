@@ -38,8 +38,8 @@ from deplodock.dialects.kernel.wgmma import Factor
 from deplodock.dialects.precision import MEDIUM, precision_of
 from deplodock.dialects.scalar_regions import identity
 from deplodock.dialects.tile import Memory
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.emit import Array, Emitter
+from deplodock.passes.remarks import failure
 
 
 def lower_contract(emitter: Emitter, op: tile.ContractOp, accumulator: Array | None) -> Array:

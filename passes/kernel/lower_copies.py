@@ -44,11 +44,11 @@ from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel.move import ASYNC_BYTES
 from deplodock.dialects.kernel.roles import WARPGROUP
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition, ThreadBuilder, require_expanded
 from deplodock.passes.kernel.lower_boxes import copy_boxes, expected_bytes, first_thread, store_boxes, tensor_maps
 from deplodock.passes.kernel.lower_stage import move_slab
 from deplodock.passes.kernel.split_roles import PRODUCER, split_roles
+from deplodock.passes.remarks import failure
 
 UNROLLED_COPIES = 8
 """The most copies of a thread that are unrolled, so that their loads are in flight together; more are made in rounds.

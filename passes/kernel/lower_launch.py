@@ -16,7 +16,6 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike, is_side_effect_free
 
-from deplodock.analysis.access.effects import is_arithmetic
 from deplodock.analysis.affine.linear import (
     Linear,
     bounds_of,
@@ -26,21 +25,21 @@ from deplodock.analysis.affine.linear import (
     never_fails,
     subscripts_of,
 )
-from deplodock.analysis.operations import label
+from deplodock.analysis.operations import is_arithmetic, label
 from deplodock.analysis.shape.dependence import is_coordinate, wheres
-from deplodock.analysis.shape.padding import adds_zero
+from deplodock.analysis.shape.masking import adds_zero
+from deplodock.analysis.shape.nest import scans_along
 from deplodock.analysis.shape.roles import adds_in_place, shares_accumulator, summed_products, yields_inner_reduction
-from deplodock.analysis.shape.scans import scans_along
 from deplodock.analysis.shape.streaming import weighs_by_largest
 from deplodock.dialects import loop, tile
 from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.loading import loaded
 from deplodock.passes.copying import erase_dead
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_access import is_branched, lower_keep, lower_load, lower_store, read_vectors
+from deplodock.passes.remarks import failure
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from deplodock.analysis.access.matrix_reads import matrix_read
+from deplodock.analysis.access.matrices import matrix_read
 from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, subscripts_of
 from deplodock.analysis.machine.targets import WARP

@@ -23,12 +23,12 @@ from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.shape.lanes import thread_strides
-from deplodock.analysis.shape.scans import loops_of, scans_along
+from deplodock.analysis.shape.nest import loops_of, scans_along
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.builder import Condition
 from deplodock.passes.kernel.emit import Array, Emitter
+from deplodock.passes.remarks import failure
 
 
 def start_scans(emitter: Emitter, op: loop.LoopLike) -> None:

@@ -47,19 +47,19 @@ from deplodock.analysis.affine.linear import Linear, condition_of
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.order.rings import step_of
 from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.padding import adds_zero
+from deplodock.analysis.shape.masking import adds_zero
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.analysis.shape.shares import Shares
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
-from deplodock.passes.failures import failure
+from deplodock.passes.kernel.builder import digits
 from deplodock.passes.kernel.emit import Array, Emitter
-from deplodock.passes.kernel.ids import digits
 from deplodock.passes.kernel.lower_access import read_array, write_array
 from deplodock.passes.kernel.lower_launch import Fold, activity, branches, lower_ops
 from deplodock.passes.kernel.lower_ticket import elect_last
 from deplodock.passes.kernel.workspace import Workspace, positive_extent
+from deplodock.passes.remarks import failure
 
 ENDS = 2
 """The tiles of which a CTA leaves a part at most: the first and the last one that it meets."""

@@ -35,11 +35,10 @@ from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.interfaces import HostCode, MakesZeros
 from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.dialects.tile import Binding
-from deplodock.passes.failures import failure
-from deplodock.passes.kernel.builder import require_expanded
-from deplodock.passes.kernel.ids import digits
+from deplodock.passes.copying import Symbols
+from deplodock.passes.kernel.builder import digits, require_expanded
 from deplodock.passes.kernel.workspace import constant_extent
-from deplodock.passes.names import Symbols
+from deplodock.passes.remarks import failure
 from deplodock.schedule.steps import ATTRIBUTE
 
 Calls: TypeAlias = dict[str, list[func.CallOp]]

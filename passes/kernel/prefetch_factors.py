@@ -40,14 +40,14 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.affine.linear import Linear
-from deplodock.analysis.machine.occupancy import register_limit
+from deplodock.analysis.machine.resources import register_limit
 from deplodock.analysis.machine.targets import target_of
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.buffers import Memory, memory_of
 from deplodock.dialects.interfaces import Access, AllocatesResult, Landing, accesses_of
 from deplodock.dialects.kernel.order import FenceProducts, WaitGroups, WaitPhase, order_of
 from deplodock.passes.kernel.accumulators import registers_of
-from deplodock.passes.kernel.peeling import run_less, step_at
+from deplodock.passes.kernel.builder import run_less, step_at
 
 OTHER_REGISTERS = 40
 """Registers that a consumer has besides its buffers: addresses, phases, and what it computes (sm_90a, nvcc 13.0)."""

@@ -25,14 +25,14 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.machine.occupancy import role_registers
+from deplodock.analysis.machine.resources import role_registers
 from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.tile import Binding
-from deplodock.passes.failures import failure
 from deplodock.passes.kernel.workspace import constant_extent, positive_extent
+from deplodock.passes.remarks import failure
 
 PRODUCER, CONSUMERS = "producer", "consumers"
 """The names of the roles."""

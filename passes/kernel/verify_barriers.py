@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.access.boxes import misaligned
-from deplodock.analysis.access.matrix_tiles import unreadable
+from deplodock.analysis.access.matrices import unreadable
 from deplodock.analysis.access.shared_accesses import Hazard
 from deplodock.analysis.operations import position_of
 from deplodock.analysis.order.facts import KernelFacts
@@ -30,7 +30,7 @@ from deplodock.dialects.buffers import Memory
 from deplodock.dialects.interfaces import Access, Collective, Landing, accesses_of
 from deplodock.dialects.kernel.order import MakeBarriers, Meet, order_of
 from deplodock.dialects.kernel.wgmma import ReadsTiles
-from deplodock.passes.check import CheckPass
+from deplodock.passes.options import CheckPass
 
 _WAITS = {Landing.PRODUCT: "kernel.wgmma_wait", Landing.STORE: "kernel.tma_wait"}
 """What waits for reads beside the program."""

@@ -30,8 +30,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Operation
 
-from deplodock.analysis.machine.occupancy import register_limit, shared_of_sm, start_registers, threads_of_sm
-from deplodock.analysis.machine.resources import SharedLayout, parameter, parameter_bytes, shared_memory
+from deplodock.analysis.machine.resources import (
+    SharedLayout,
+    parameter,
+    parameter_bytes,
+    register_limit,
+    shared_memory,
+    shared_of_sm,
+    start_registers,
+    threads_of_sm,
+)
 from deplodock.analysis.machine.targets import (
     CLUSTER_BLOCKS,
     FIRST_CLUSTERS,
@@ -49,9 +57,9 @@ from deplodock.dialects import kernel
 from deplodock.dialects.interfaces import NeedsFeature, accesses_of
 from deplodock.dialects.kernel.wgmma import ReadsTiles
 from deplodock.errors import UnsupportedError
-from deplodock.passes.check import CheckPass
-from deplodock.passes.failures import ExceedsTarget, failure, located
 from deplodock.passes.kernel.accumulators import most_carried
+from deplodock.passes.options import CheckPass
+from deplodock.passes.remarks import ExceedsTarget, failure, located
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.dialects import kernel, tile
 from deplodock.dialects.tile import Binding
-from deplodock.passes.failures import failure
+from deplodock.passes.remarks import failure
 
 
 @dataclass(frozen=True)

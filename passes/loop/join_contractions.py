@@ -28,10 +28,10 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.affine.linear import Linear, subscripts_of
+from deplodock.analysis.operations import only_reads
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.fusion_index import substitute
+from deplodock.analysis.shape.fusion import substitute
 from deplodock.analysis.shape.nest import kernels, side_by_side
 from deplodock.analysis.shape.roles import Contraction, contractions, read_of, row_chain
 from deplodock.dialects import loop, scalar_regions

@@ -39,10 +39,10 @@ from deplodock.analysis.shape.kernel_identity import structure
 from deplodock.dialects import loop
 from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.dialects.tensor import InMemory, KernelOp, RecurrenceOp
-from deplodock.passes.failures import failure
+from deplodock.passes.copying import Symbols
 from deplodock.passes.loop.nest_builder import BlockConstants, Destination, NestBuilder
 from deplodock.passes.loop.recurrences import align_rows, lower_recurrence
-from deplodock.passes.names import Symbols
+from deplodock.passes.remarks import failure
 
 
 @dataclass(frozen=True)

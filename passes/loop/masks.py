@@ -25,8 +25,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr
 
 from deplodock.analysis.affine.linear import Linear, condition_of, form_of, form_of_value, subscripts_of
-from deplodock.analysis.shape.alike import alike
-from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.dependence import Dependence, alike, wheres
 from deplodock.analysis.shape.streaming import streams, weighing
 from deplodock.dialects import loop, scalar_regions
 from deplodock.passes.loop.buffers import Buffers

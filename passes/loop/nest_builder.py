@@ -12,15 +12,20 @@ from xdsl.dialects.builtin import FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, extent_or_one, form_of, to_map
-from deplodock.analysis.shape.fusion import Course, Demand, Operands, TensorOp, long_axes, splat_of
-from deplodock.analysis.shape.fusion_index import (
+from deplodock.analysis.shape.fusion import (
     ZERO,
+    Course,
+    Demand,
     Index,
+    Operands,
+    TensorOp,
     axes_in,
     axis_of,
     compose,
     is_permutation,
+    long_axes,
     new_loop,
+    splat_of,
     substitute,
     unify,
 )
@@ -37,8 +42,8 @@ from deplodock.dialects.tensor import (
     element_of,
     shape_of,
 )
-from deplodock.passes.failures import failure
-from deplodock.passes.locations import location_of
+from deplodock.passes.clean_up import location_of
+from deplodock.passes.remarks import failure
 
 Site = Operation | BlockArgument
 """Where a value comes from: all results of an operation are computed together."""

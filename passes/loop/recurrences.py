@@ -31,8 +31,8 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.dialects import loop
 from deplodock.dialects.loop.steps import PART_BYTES
 from deplodock.dialects.tensor import IndexMapOp, KernelOp, PadOp, RecurrenceOp, YieldOp, element_of, shape_of
-from deplodock.passes.failures import failure
-from deplodock.passes.names import Symbols
+from deplodock.passes.copying import Symbols
+from deplodock.passes.remarks import failure
 
 
 def align_rows(op: RecurrenceOp, names: Symbols) -> None:

@@ -11,8 +11,7 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from deplodock.analysis.operations import label
-from deplodock.analysis.shape.alike import alike
-from deplodock.analysis.shape.dependence import Dependence, wheres
+from deplodock.analysis.shape.dependence import Dependence, alike, wheres
 from deplodock.analysis.shape.streaming import approximates, folds, reassociates
 from deplodock.dialects import loop
 from deplodock.dialects.precision import precision_of, set_precision_of

@@ -22,7 +22,7 @@ from xdsl.ir import Block, Operation
 from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.analysis.shape.kernel_identity import kernel_key, operation_text
 from deplodock.dialects.tensor import ElementwiseOp
-from deplodock.passes.failures import failure
+from deplodock.passes.remarks import failure
 from deplodock.passes.tensor.group import FUSE
 from deplodock.passes.tensor.streaming import Streams
 

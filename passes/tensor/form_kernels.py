@@ -49,10 +49,10 @@ from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.analysis.shape.kernel_identity import kernel_key
 from deplodock.dialects.tensor import ElementwiseOp, InMemory, KernelOp, ReduceOp, ScanOp, YieldOp, tensor_of
 from deplodock.passes import remarks
-from deplodock.passes.failures import failure
-from deplodock.passes.locations import location_of
-from deplodock.passes.names import Symbols
+from deplodock.passes.clean_up import location_of
+from deplodock.passes.copying import Symbols
 from deplodock.passes.options import OptionsPass, option
+from deplodock.passes.remarks import failure
 from deplodock.passes.tensor.decisions import PROGRAMS, STREAM, Decisions, labels, take_given
 from deplodock.passes.tensor.group import Group
 from deplodock.passes.tensor.grouping import Grouping

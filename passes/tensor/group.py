@@ -14,12 +14,15 @@ from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import Linear, extent_of
 from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.machine.targets import ACCESS_BYTES, OLD_PARAMETER_BYTES, POINTER_BYTES, WARP
-from deplodock.analysis.shape.fusion import Course, Demand, TensorOp, long_axes
-from deplodock.analysis.shape.fusion_index import (
+from deplodock.analysis.shape.fusion import (
     ZERO,
+    Course,
+    Demand,
     Index,
+    TensorOp,
     axes_in,
     is_permutation,
+    long_axes,
     new_loop,
     substitute,
     walked_axes,

@@ -15,15 +15,17 @@ from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.shape.fusion import (
     Demand,
+    Index,
     TensorOp,
+    axis_of,
     bytes_of,
     dependence,
     knows_low_part,
     narrows,
     reducing,
+    unify,
     widens,
 )
-from deplodock.analysis.shape.fusion_index import Index, axis_of, unify
 from deplodock.analysis.shape.masking import masks, pads_reductions
 from deplodock.dialects.tensor import (
     ConcatOp,
@@ -37,7 +39,7 @@ from deplodock.dialects.tensor import (
     ScanOp,
     shape_of,
 )
-from deplodock.passes.failures import failure
+from deplodock.passes.remarks import failure
 from deplodock.passes.tensor.group import FUSE, MAX_INDICES, MAX_INSTRUCTIONS, MAX_PARAMETERS, Group
 from deplodock.passes.tensor.pricing import Price, Pricing
 

@@ -16,8 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.operations import reached, users_of
-from deplodock.analysis.shape.fusion import Demand, TensorOp, bytes_of
-from deplodock.analysis.shape.fusion_index import Index
+from deplodock.analysis.shape.fusion import Demand, Index, TensorOp, bytes_of
 from deplodock.dialects.tensor import ConcatOp, ReduceOp
 from deplodock.passes.tensor.group import MAX_INDICES, Group
 

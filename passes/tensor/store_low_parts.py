@@ -31,8 +31,7 @@ from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import has_feature, target_of
 from deplodock.analysis.operations import operands_of, reached, users_of
-from deplodock.analysis.shape.fusion import knows_low_part
-from deplodock.analysis.shape.fusion_index import Index, compose, new_loop
+from deplodock.analysis.shape.fusion import Index, compose, knows_low_part, new_loop
 from deplodock.analysis.shape.streaming import folds, reassociates
 from deplodock.dialects import math_ext
 from deplodock.dialects.interfaces import Feature

@@ -17,12 +17,10 @@ from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear
+from deplodock.analysis.affine.linear import Division, Linear
 from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.operations import reached, users_of
-from deplodock.analysis.shape.fusion import Demand, bytes_of, dependence, long_axes
-from deplodock.analysis.shape.fusion_index import Index, new_loop
+from deplodock.analysis.shape.fusion import Demand, Index, bytes_of, dependence, long_axes, new_loop
 from deplodock.analysis.shape.streaming import approximates, folds, reassociates
 from deplodock.dialects.engines import MMA, engine
 from deplodock.dialects.precision import HIGH, precision_of

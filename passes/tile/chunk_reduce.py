@@ -25,7 +25,7 @@ from deplodock.dialects import loop, tile
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import split_loop
 from deplodock.passes.tile.rule import LaunchRule, Skip, staged
-from deplodock.schedule.choose.slabs import reduce_chunk
+from deplodock.schedule.choose.tiling import reduce_chunk
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import Linear, to_map
+from deplodock.analysis.shape.nest import scans_along
 from deplodock.analysis.shape.roles import is_part_of
-from deplodock.analysis.shape.scans import scans_along
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import Digit
 from deplodock.dialects.math_ext import PartOfF32

@@ -40,8 +40,7 @@ from xdsl.rewriter import InsertPoint
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.analysis.affine.linear import bounds_of, known_points
 from deplodock.analysis.machine.atoms import column_axis
-from deplodock.analysis.machine.occupancy import start_registers
-from deplodock.analysis.machine.resources import buffer_elements
+from deplodock.analysis.machine.resources import buffer_elements, start_registers
 from deplodock.analysis.machine.targets import ACCESS_BYTES, PRODUCT_REGISTERS, target_at
 from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import staged_loops

@@ -25,8 +25,7 @@ from deplodock.analysis.affine.linear import subscripts_of
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import Dependence, bound_along
 from deplodock.analysis.shape.nest import launch_nest
-from deplodock.analysis.shape.roles import contraction_of
-from deplodock.analysis.shape.windows import window_axes
+from deplodock.analysis.shape.roles import contraction_of, window_axes
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, Kind, option

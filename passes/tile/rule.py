@@ -23,8 +23,7 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
-from deplodock.analysis.shape.labels import labels
-from deplodock.analysis.shape.nest import kernel_of, kernels, launches
+from deplodock.analysis.shape.nest import kernel_of, kernels, labels, launches
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import tile
 from deplodock.dialects.loop.folds import AxisFold

@@ -44,9 +44,8 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
-from deplodock.analysis.access.effects import only_reads
 from deplodock.analysis.machine.targets import FIRST_CLUSTERS, capability, target_at
-from deplodock.analysis.operations import label
+from deplodock.analysis.operations import label, only_reads
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile

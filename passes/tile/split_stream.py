@@ -38,7 +38,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
-from deplodock.analysis.access.effects import only_reads
+from deplodock.analysis.operations import only_reads
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.streaming import limits, streamed_product, weighing, weight_of

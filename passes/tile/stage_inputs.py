@@ -32,8 +32,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.division import Division
-from deplodock.analysis.affine.linear import Linear, equal, form_of_value, known_points, subscripts_of
+from deplodock.analysis.affine.linear import Division, Linear, equal, form_of_value, known_points, subscripts_of
 from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label

@@ -57,8 +57,8 @@ from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.precision import product_like
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.dialects.tile.places import NOWHERE, Places
+from deplodock.passes.clean_up import location_of
 from deplodock.passes.copying import copied
-from deplodock.passes.locations import location_of
 from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.edits import (
     Axis,
@@ -75,8 +75,8 @@ from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
 from deplodock.passes.tile.stream_steps import StreamTiling
 from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling, check_boxes
 from deplodock.passes.tile.stream_warps import WarpTiling
+from deplodock.schedule.choose.long_rows import neighbours_of, stream_bytes, weights_pitch
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR
-from deplodock.schedule.choose.stream_sizes import neighbours_of, stream_bytes, weights_pitch
 
 
 @dataclass(frozen=True)

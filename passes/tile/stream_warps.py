@@ -45,7 +45,7 @@ from deplodock.dialects.precision import precision_of, set_precision_of
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.tile.edits import append_lane, total_of
 from deplodock.passes.tile.stream_engine import EngineTiling, factor_read, moved_read
-from deplodock.schedule.choose.stream_sizes import row_pitch
+from deplodock.schedule.choose.long_rows import row_pitch
 
 
 class WarpTiling(EngineTiling):

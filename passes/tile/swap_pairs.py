@@ -27,10 +27,9 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.access.alignment import is_in_order, lanes_along
-from deplodock.analysis.access.effects import is_arithmetic
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.affine.linear import extent_or_one, subscripts_of
-from deplodock.analysis.operations import label, reached
+from deplodock.analysis.operations import is_arithmetic, label, reached
 from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.roles import Contraction, column_reads, contraction_of
 from deplodock.dialects import loop, tile

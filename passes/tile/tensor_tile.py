@@ -52,7 +52,7 @@ from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, capability, h
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.footprint import gathered_footprint, register_footprint
-from deplodock.analysis.shape.padding import adds_zero
+from deplodock.analysis.shape.masking import adds_zero
 from deplodock.analysis.shape.roles import (
     Contraction,
     accumulating_loops,

@@ -27,11 +27,9 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import ConstantLike
 
-from deplodock.analysis.access.effects import only_reads
-from deplodock.analysis.operations import label
+from deplodock.analysis.operations import label, only_reads
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.nest import is_kernel, launch_bodies, launches
-from deplodock.analysis.shape.scans import scans_along
+from deplodock.analysis.shape.nest import is_kernel, launch_bodies, launches, scans_along
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.tile.edits import append_loop_axis

@@ -43,7 +43,7 @@ from deplodock.dialects.kernel.wgmma import ROWS, columns_of, depth_of
 from deplodock.dialects.precision import HIGH, precision_of, set_precision_of
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding
-from deplodock.passes.locations import location_of
+from deplodock.passes.clean_up import location_of
 from deplodock.passes.tile.edits import (
     Axis,
     Part,

@@ -28,7 +28,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from deplodock.dialects.tensor import IndexMapOp, RecurrenceOp, shape_of
 from deplodock.dialects.torch import AtenOp
-from deplodock.passes.failures import failure
+from deplodock.passes.remarks import failure
 from deplodock.passes.torch.lowering import lower, lowering_of
 
 

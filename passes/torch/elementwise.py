@@ -1,14 +1,23 @@
-"""Arithmetic at every index: what it takes one or a few scalar operations to compute."""
+"""Arithmetic at every index: what it takes one or a few scalar operations to compute.
+
+Powers.
+
+Activation functions, as PyTorch computes them so that both tails come out right.
+"""
 
 from __future__ import annotations
 
+from math import pi
+from math import sqrt as root
+
 from xdsl.dialects import math
-from xdsl.dialects.builtin import AnyFloat, i1
+from xdsl.dialects.builtin import AnyFloat, bf16, i1
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Attribute, Operation
 
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.scalars import filling
-from deplodock.passes.torch.tensors import Tensor, maximum, minimum, where
+from deplodock.passes.torch.tensors import Tensor, erf, exp, log1p, maximum, minimum, rsqrt, sqrt, tanh, where
 
 _FUNCTIONS: dict[str, type[Operation]] = {
     op_class.name.removeprefix("math."): op_class
@@ -147,3 +156,122 @@ def bitcast(self: Tensor, dtype: Attribute) -> Tensor:
         return self
     # Of the integers i8 and ui8 have the same width.
     return self.cast_bits(dtype) if self.is_float or isinstance(dtype, AnyFloat) else self.cast(dtype)
+
+
+@lowers("pow.Tensor_Tensor", "pow.Scalar", broadcasts=True)
+def power(self: Tensor, exponent: Tensor) -> Tensor:
+    """`pow(x, e)`: of floats `math.powf`, of integers `math.ipowi`."""
+    return self.apply("pow", exponent)
+
+
+@lowers("pow.Tensor_Scalar", "square")
+def power_of_number(self: Tensor, exponent: float = 2) -> Tensor:
+    """`pow(x, e)`: as PyTorch computes it for e in {0, 1, 2, 3, 1/2, -1/2, -1, -2}, else by `math.powf`.
+
+    Integers are raised to a number by repeated squaring. Products of bf16 are each rounded, as PyTorch does it on a
+    CPU.
+    """
+    if not self.is_float:
+        return _integer_power(self, exponent)
+    x = self.in_steps() if self.build.narrow == bf16 else self
+    if exponent in (0, 1, 2, 3):
+        return _product(x, int(exponent))
+    if exponent == 0.5:
+        return sqrt(x)
+    if exponent == -0.5:
+        return rsqrt(x)
+    if exponent in (-1, -2):
+        return x.like(1) / _product(x, -int(exponent))
+    return x.apply("pow", exponent)
+
+
+def _product(x: Tensor, count: int) -> Tensor:
+    """x multiplied `count` times with itself, from the left."""
+    value = x.like(1) if count == 0 else x
+    for _ in range(count - 1):
+        value = value * x
+    return value
+
+
+def _integer_power(x: Tensor, exponent: float) -> Tensor:
+    if exponent < 0 or exponent != int(exponent):
+        raise ValueError(f"an integer cannot be raised to {exponent}; cast to a float first")
+    power, value, rest = x, None, int(exponent)
+    while rest:
+        if rest % 2:
+            value = power if value is None else value * power
+        rest //= 2
+        power = power * power if rest else power
+    return x.like(1) if value is None else value
+
+
+@lowers("relu")
+def relu(self: Tensor) -> Tensor:
+    """`maximum(x, 0)`, which propagates NaN."""
+    return maximum(self, 0)
+
+
+@lowers("leaky_relu")
+def leaky_relu(self: Tensor, negative_slope: float) -> Tensor:
+    """`x` where it is positive, else `x * negative_slope`."""
+    scaled = (self * negative_slope).named("scaled")
+    return where(self > 0, self, scaled)
+
+
+@lowers("sigmoid")
+def sigmoid(self: Tensor) -> Tensor:
+    """`1 / (1 + exp(-x))`."""
+    one = self.like(1)
+    return _inexact(one / _denominator(self, one))
+
+
+@lowers("silu")
+def silu(self: Tensor) -> Tensor:
+    """`x / (1 + exp(-x))`."""
+    return _inexact(self / _denominator(self, self.like(1)))
+
+
+@lowers("mish")
+def mish(self: Tensor) -> Tensor:
+    """`x * tanh(log(1 + exp(x)))`, as `x * (n / (n + 2))` with `n = exp(x) * (exp(x) + 2)`.
+
+    The tangent of a logarithm is a quotient of polynomials: with `u = 1 + exp(x)` it is `(u^2 - 1) / (u^2 + 1)`, in
+    which nothing cancels if `u^2 - 1` is computed as `n`. Above 20 the quotient is 1, also in FP64.
+    """
+    e = _inexact(exp(minimum(self, 20).named("bounded"))).named("exp")
+    n = (e * (e + 2).named("above")).named("n")
+    return self * _inexact(n / (n + 2).named("denominator")).named("share")
+
+
+def _denominator(x: Tensor, one: Tensor) -> Tensor:
+    return (one + _inexact(exp((-x).named("neg"))).named("exp")).named("denominator")
+
+
+def _inexact(value: Tensor) -> Tensor:
+    """A value that may be approximate in FP32 where it is rounded to half precision."""
+    return value if value.build.narrow is None else value.allowing(FastMathFlag.APPROX_FUNC)
+
+
+@lowers("gelu")
+def gelu(self: Tensor, approximate: str) -> Tensor:
+    """`x / 2 * (1 + erf(x / sqrt 2))`; approximate: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate must be 'none' or 'tanh', not '{approximate}'")
+    if approximate == "none":
+        inner = erf((self * root(0.5)).named("scaled")).named("erf")
+    else:
+        cube = ((self * self).named("square") * self).named("cube")
+        bent = (self + (cube * 0.044715).named("small")).named("bent")
+        inner = tanh((bent * root(2 / pi)).named("scaled")).named("tanh")
+    half = (self * 0.5).named("half")
+    return half * (inner + 1).named("above")
+
+
+@lowers("softplus")
+def softplus(self: Tensor, beta: float, threshold: float) -> Tensor:
+    """`log(1 + exp(beta * x)) / beta`, and x itself where beta * x is above the threshold."""
+    scaled = self if beta == 1 else (self * beta).named("scaled")
+    soft = log1p(exp(scaled).named("exp")).named("soft")
+    if beta != 1:
+        soft = (soft / beta).named("soft")
+    return where(scaled > threshold, self, soft)

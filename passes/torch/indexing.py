@@ -10,11 +10,10 @@ from xdsl.dialects import arith
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.dialects.shapes import broadcast_shape, existing_dim, wrap_dim
-from deplodock.passes.torch.index_maps import dim_map
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.scalars import filling
 from deplodock.passes.torch.shapes import sliced, with_unit
-from deplodock.passes.torch.tensors import Ints, Tensor, TensorBuilder, maximum, minimum, where
+from deplodock.passes.torch.tensors import Ints, Tensor, TensorBuilder, dim_map, maximum, minimum, where
 
 Pads: TypeAlias = dict[int, tuple[int, int]]
 """How many elements to add before and after some dimensions; negative amounts cut off."""

@@ -17,7 +17,7 @@ from deplodock.dialects.torch import AtenOp
 from deplodock.dialects.torch.aten import WIDE_NUMBERS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS
 from deplodock.loading import loaded
-from deplodock.passes.failures import failure
+from deplodock.passes.remarks import failure
 from deplodock.passes.torch.scalars import wrapped
 from deplodock.passes.torch.tensors import Tensor, TensorBuilder, broadcast
 
@@ -55,8 +55,8 @@ class Lowering:
 
 
 FAMILIES = (
-    *("elementwise", "activations", "matmul", "reductions", "shapes", "normalizations", "comparisons", "scans"),
-    *("powers", "indexing", "creation", "division", "positions", "attention", "convolutions", "pools", "recurrences"),
+    *("elementwise", "matmul", "reductions", "shapes", "normalizations", "comparisons", "indexing", "creation"),
+    *("division", "attention", "windows", "recurrences"),
 )
 """The files whose functions lower all operations, in the order in which they are looked through."""
 

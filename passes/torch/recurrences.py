@@ -19,9 +19,9 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.dialects.tensor import RecurrenceOp
-from deplodock.passes.names import Symbols
+from deplodock.passes.copying import Symbols
 from deplodock.passes.tensor.group import FUSE
-from deplodock.passes.torch.activations import sigmoid
+from deplodock.passes.torch.elementwise import sigmoid
 from deplodock.passes.torch.lowering import lowers
 from deplodock.passes.torch.matmul import contract, multiplied
 from deplodock.passes.torch.tensors import Tensor, TensorBuilder, concat, maximum, tanh, where

@@ -9,9 +9,8 @@ from math import prod
 from xdsl.ir.affine import AffineExpr
 
 from deplodock.dialects.shapes import existing_dim, wrap_dim, wrap_dims
-from deplodock.passes.torch.index_maps import permutation_map
 from deplodock.passes.torch.lowering import lowers
-from deplodock.passes.torch.tensors import Ints, Tensor, concat
+from deplodock.passes.torch.tensors import Ints, Tensor, concat, permutation_map
 
 
 @lowers("t", widens=False)

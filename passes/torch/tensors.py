@@ -5,11 +5,13 @@
 
 inserts the `tensor_ext` operations of these lines, in their order. Operands broadcast as in numpy, and a number stands
 for itself at every index.
+
+The affine maps from the indices of a result to those of its source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias, cast
@@ -24,9 +26,8 @@ from xdsl.pattern_rewriter import PatternRewriter
 from deplodock.dialects import tensor
 from deplodock.dialects.elements import WIDE
 from deplodock.dialects.precision import PRECISIONS
-from deplodock.dialects.shapes import broadcast_shape
+from deplodock.dialects.shapes import broadcast_shape, check_broadcast
 from deplodock.dialects.tensor import element_of, shape_of
-from deplodock.passes.torch.index_maps import broadcast_map, dim_map, reshape_map
 from deplodock.passes.torch.scalars import cast_op, comparison, is_nonzero, number_of, scalar_op
 
 Ints: TypeAlias = tuple[int, ...]
@@ -355,3 +356,92 @@ erf = _function(math.ErfOp)
 tanh = _function(math.TanhOp)
 floor = _function(math.FloorOp)
 trunc = _function(math.TruncOp)
+
+
+_ZERO = AffineExpr.constant(0)
+
+
+def broadcast_map(source: Sequence[int], target: Sequence[int]) -> AffineMap:
+    """The map that reads `source` as if it had the shape `target`, as numpy broadcasts.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+    """
+    check_broadcast(source, target)
+    offset = len(target) - len(source)
+    results = [AffineExpr.dimension(offset + i) if n == target[offset + i] else _ZERO for i, n in enumerate(source)]
+    return AffineMap(len(target), 0, tuple(results))
+
+
+def permutation_map(dims: Sequence[int]) -> AffineMap:
+    """The map of a permutation: dimension `i` of the result walks dimension `dims[i]` of the source."""
+    position = {dim: i for i, dim in enumerate(dims)}
+    return AffineMap(len(dims), 0, tuple(AffineExpr.dimension(position[dim]) for dim in range(len(dims))))
+
+
+def dim_map(rank: int, dim: int, source: AffineExpr, symbols: int = 0) -> AffineMap:
+    """The identity of a rank but for one dimension, whose source is the given expression."""
+    return AffineMap(rank, symbols, tuple(source if d == dim else AffineExpr.dimension(d) for d in range(rank)))
+
+
+def reshape_map(source: Sequence[int], target: Sequence[int]) -> AffineMap:
+    """The map of a row-major reshape; a dimension that the reshape keeps stays a plain dimension.
+
+    Raises:
+        ValueError: the shapes do not hold the same number of elements.
+    """
+    if prod(source) != prod(target):
+        raise ValueError(f"shape {list(source)} holds {prod(source)} elements, {list(target)} {prod(target)}")
+    results = [_ZERO] * len(source)
+    if 0 not in source:
+        for source_dims, target_dims in _groups(source, target):
+            terms = list(zip(target_dims, _strides([target[d] for d in target_dims]), strict=True))
+            strides = _strides([source[d] for d in source_dims])
+            for dim, stride in zip(source_dims, strides, strict=True):
+                modulus = None if dim == source_dims[0] else source[dim]
+                results[dim] = _digit(terms, target, stride, modulus)
+    return AffineMap(len(target), 0, tuple(results))
+
+
+def _groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """The shortest runs of non-unit dimensions of both shapes that hold the same number of elements."""
+    left = [d for d, n in enumerate(source) if n != 1]
+    right = [d for d, n in enumerate(target) if n != 1]
+    while left:
+        ours, theirs = [left.pop(0)], [right.pop(0)]
+        while (a := prod(source[d] for d in ours)) != (b := prod(target[d] for d in theirs)):
+            if a < b:
+                ours.append(left.pop(0))
+            else:
+                theirs.append(right.pop(0))
+        yield ours, theirs
+
+
+def _strides(extents: Sequence[int]) -> list[int]:
+    return [prod(extents[i + 1 :]) for i in range(len(extents))]
+
+
+def _digit(terms: Sequence[tuple[int, int]], extents: Sequence[int], stride: int, modulus: int | None) -> AffineExpr:
+    """`(sum of d * s over the terms) floordiv stride mod modulus`, without the parts that the extents make idle."""
+    whole = [(d, s // stride) for d, s in terms if s % stride == 0]
+    rest = [(d, s) for d, s in terms if s % stride != 0]
+    if modulus is not None:
+        whole = [(d, s) for d, s in whole if s % modulus != 0]
+    highest = _highest(whole, extents) + _highest(rest, extents) // stride
+    expression = _sum(whole)
+    if _highest(rest, extents) >= stride:
+        part = _sum(rest) // stride
+        expression = expression + part if whole else part
+    return expression if modulus is None or highest < modulus else expression % modulus
+
+
+def _sum(terms: Sequence[tuple[int, int]]) -> AffineExpr:
+    expression: AffineExpr | None = None
+    for dim, factor in terms:
+        term = AffineExpr.dimension(dim) * factor if factor != 1 else AffineExpr.dimension(dim)
+        expression = term if expression is None else expression + term
+    return _ZERO if expression is None else expression
+
+
+def _highest(terms: Sequence[tuple[int, int]], extents: Sequence[int]) -> int:
+    return sum((extents[dim] - 1) * factor for dim, factor in terms)

@@ -25,10 +25,10 @@ from deplodock.schedule.choose.tiling import (
     best_tiling,
     chunk_of,
     elements_of_k,
+    ends_together,
     needs_flattening,
     tilings,
 )
-from deplodock.schedule.choose.uneven_tiles import ends_together
 from deplodock.schedule.steps import Options, Schedule, options_for_all
 
 PAD = 4

@@ -30,10 +30,10 @@ from deplodock.schedule.steps import (
 
 _CHOOSERS = (
     "streaming:stream_rules",
-    "depthwise:depthwise_rules",
+    "windows:depthwise_rules",
     "windows:window_rules",
     "rows:row_rules",
-    "columns:column_rules",
+    "rows:column_rules",
 )
 """What chooses the rules of kernels that fold elements and hold no contraction, in the order in which it is asked: each
 takes a nest and a target, and gives None for a nest of another kind."""

@@ -11,8 +11,7 @@ from deplodock.analysis.shape.nest import Nest
 from deplodock.dialects import loop, math_ext
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
-from deplodock.schedule.choose.flight import cta_rules, holds_row, is_read_again, steps_in_flight
-from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR
+from deplodock.schedule.choose.sizes import CTA_THREADS, VECTOR, cta_rules, holds_row, is_read_again, steps_in_flight
 from deplodock.schedule.steps import Options
 
 APART = 4

@@ -18,9 +18,8 @@ from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import MAX_RANK
 from deplodock.dialects.kernel.wgmma import ROWS
-from deplodock.schedule.choose.long_rows import long_row_options, split_options
+from deplodock.schedule.choose.long_rows import long_row_options, rows_of, split_options, stream_bytes
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP
-from deplodock.schedule.choose.stream_sizes import rows_of, stream_bytes
 from deplodock.schedule.choose.tiling import boxes_take
 from deplodock.schedule.steps import Options
 

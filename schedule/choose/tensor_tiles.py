@@ -27,7 +27,7 @@ from deplodock.analysis.machine.atoms import walks_neighbours, warp_share
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import CLUSTER_CTAS, GPC_SMS, RESERVED, TPC_SMS, WARP, has_feature
 from deplodock.analysis.shape.dependence import Dependence, wheres
-from deplodock.analysis.shape.padding import runs_in_chunks
+from deplodock.analysis.shape.masking import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, low_read_of, read_of
 from deplodock.dialects import loop
 from deplodock.dialects.engines import MMA, WGMMA, Engine, reads_slabs
@@ -35,8 +35,7 @@ from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.precision import HIGH, precision_of
-from deplodock.schedule.choose.few_rows import COPY_SHARE
-from deplodock.schedule.choose.tensor_slabs import TileSlabs
+from deplodock.schedule.choose.few_rows import COPY_SHARE, TileSlabs
 from deplodock.schedule.choose.tiling import MASK_STEP, MAX_PARTS, MIN_STEPS, TOLERANCE, boxes_take
 
 CHUNKS = (128, 64, 32)

@@ -4,28 +4,34 @@ The time is that of the grid (`Rates.grid_ns`) and of what the parts cost: their
 (`block`) or the time in which the last CTA of a tile adds them (`ticket`, `stream`). With `stream` the CTAs of one full
 wave share the steps of all tiles, as stream-matmul-k has it. Tiles that a mask leaves less work count as the shares of
 the longest one that they are; those whose k ends at a mask level out among the SMs, and their k is not split.
+
+How much work conditions leave to the CTA tiles of a contraction.
+
+How many iterations of a reduction have slabs that fit in shared memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, extent_or_one, known_points, subscripts_of
+from deplodock.analysis.affine.linear import Linear, condition_of, extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.cost import Rates
-from deplodock.analysis.machine.targets import FIRST_BOXES, capability
+from deplodock.analysis.machine.targets import FIRST_BOXES, capability, target_of
 from deplodock.analysis.shape.dependence import wheres
+from deplodock.analysis.shape.footprint import shared_footprint
 from deplodock.analysis.shape.roles import Contraction, accumulating_loops, read_of, runs_through_windows
 from deplodock.analysis.shape.shares import Shares
-from deplodock.dialects import loop
+from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.tma import BOX_UNIT_BYTES
 from deplodock.dialects.tile import memory_of
-from deplodock.schedule.choose.uneven_tiles import work_share
 
 CHUNK = 32
 """Elements of k in a slab: fewer spend more on the ring's steps (16 lost to 32, measured on an H100)."""
@@ -289,3 +295,86 @@ class Problem:
         if tiling.over == "block":
             return moved + self.rates.grid.second_launch_ns
         return moved + parts * tiling.tile.m * tiling.tile.n * size / self.rates.grid.last_cta_rate
+
+
+@dataclass(frozen=True)
+class _End:
+    """Coordinates of an axis of some extent count below a bound that varies along a row axis alone."""
+
+    extent: int
+    bound: Linear
+    row: SSAValue
+
+    def at(self, row: int) -> int:
+        """The bound of a row."""
+        return self.bound.substitute(self.row, Linear(constant=row)).constant
+
+    def counted(self, row: int, size: int) -> int:
+        """How many groups of `size` coordinates hold one that counts in a row."""
+        return -(-max(0, min(self.at(row), self.extent)) // size)
+
+
+def work_share(found: Contraction, m: int, n: int, chunk: int) -> float:
+    """The work of all tiles of m x n outputs, where each did as many chunks of k as the longest does: 1 without masks.
+
+    A tile does the chunks of its last row, and none if that row has no column of the tile.
+    """
+    reduction = found.reduction
+    steps = list(_ends(reduction.body.block, [reduction.iv], found.m))
+    around = reduction.parent_block()
+    columns = list(_ends(around, found.n, found.m)) if around is not None else []
+    if not steps and not columns:
+        return 1.0
+    row = (steps or columns)[0].row
+    extent = extent_or_one(row)
+    lasts = [min(first + m, extent) - 1 for first in range(0, extent, m)]
+    lengths = [min((end.counted(last, chunk) for end in steps if end.row is row), default=1) for last in lasts]
+    widths = [min((end.counted(last, n) for end in columns if end.row is row), default=1) for last in lasts]
+    whole = max(lengths) * len(lasts) * max((-(-end.extent // n) for end in columns), default=1)
+    return sum(map(mul, lengths, widths)) / max(whole, 1)
+
+
+def ends_together(found: Contraction, m: int) -> bool:
+    """Whether all rows of each tile of m have the same k, and masks alone end it, if there are any."""
+    reduction = found.reduction
+    ends = list(_ends(reduction.body.block, [reduction.iv], found.m))
+    if len(ends) < len(wheres(reduction.body.block)) or len(ends) > 1:
+        return False
+    for end in ends:
+        bounds = [end.at(row) for row in range(extent_or_one(end.row))]
+        tiles = [bounds[first : first + m] for first in range(0, len(bounds), m)]
+        if max(bounds) > end.extent or any(min(tile) < max(tile) for tile in tiles):
+            return False
+    return True
+
+
+def _ends(block: Block, along: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Iterator[_End]:
+    """The conditions of a block that bound one of some axes along one of the rows."""
+    for where in wheres(block):
+        form = condition_of(where)
+        for axis in along:
+            bound = Linear.of(axis) - form
+            roots = set(bound.roots())
+            if form.coefficient(axis) == 1 and len(roots) == 1 and (row := roots.pop()) in rows:
+                yield _End(extent_or_one(axis), bound, row)
+
+
+def reduce_chunk(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> int | None:
+    """The most iterations of a reduction, a power of two, whose slabs fit in the shared memory of a CTA.
+
+    All iterations where they fit together, or where nothing is known to be read; None where its bound is not constant.
+    """
+    module = launch.get_toplevel_object()
+    if reduction.trips is None or not isinstance(module, ModuleOp):
+        return None
+    inside = [axis for axis in launch.axes if axis not in launch.ctas]
+    per_iteration = 0
+    for load in reduction.body.walk():
+        if isinstance(load, loop.LoadOp) and tile.memory_of(load.source) is None:
+            slab = shared_footprint(load, [reduction.iv, *inside])
+            size = element_bytes(loop.memref_of(load.source).element_type)
+            per_iteration += 0 if slab is None else -(-slab.elements * size // max(reduction.trips, 1))
+    budget = target_of(module).fact("shared_per_block")
+    if per_iteration * reduction.trips <= budget:
+        return reduction.trips
+    return 1 << max(budget // per_iteration, 1).bit_length() - 1

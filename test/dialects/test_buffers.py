@@ -22,8 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.resources import buffer_elements
-from deplodock.codegen.indices import IndexWriter
-from deplodock.codegen.names import Identifiers
+from deplodock.codegen.writer import Identifiers, IndexWriter
 from deplodock.dialects.buffers import Memory, MemoryAttr, verify_buffer
 from deplodock.dialects.kernel import AllocOp
 from deplodock.dialects.swizzle import SPANS, SwizzleAttr

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects import loop
 from deplodock.passes import driver
-from deplodock.passes.changes import Changes
+from deplodock.passes.clean_up import Changes
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.pipeline import Stage
 

@@ -18,10 +18,10 @@ from deplodock.dialects.precision import PRECISIONS
 from deplodock.dialects.torch.precision import set_precision
 from deplodock.frontend.expression import read_expression
 from deplodock.interpreters.simulate import simulate
+from deplodock.passes.clean_up import locate
 from deplodock.passes.driver import Level, lower, new_context
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
 from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
-from deplodock.passes.locations import locate
 from deplodock.tools.bench.rows import Row, read_models, read_rows
 from deplodock.tools.source import LocatingParser
 

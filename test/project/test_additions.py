@@ -87,8 +87,8 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     section = (repository / "docs/extending.md").read_text().partition("### An operation of ATen\n")[2]
     schema, _, formula = section.partition("```python\n")[2].partition("```")[0].partition("\n")
     add(copy / "dialects/torch/aten.py", '    (TypeRule.SAME, FLOAT, "mish(Tensor self) -> Tensor"),\n', f"{schema}\n")
-    add(copy / "dialects/torch/shapes/__init__.py", '    values.broadcast: """\n', "        hardswish\n")
-    with (copy / "passes/torch/activations.py").open("a") as file:
+    add(copy / "dialects/torch/shapes/__init__.py", '    "values:broadcast": """\n', "        hardswish\n")
+    with (copy / "passes/torch/elementwise.py").open("a") as file:
         file.write(formula)
     (site / "k.mlir").write_text(LOOPS)
     (site / "hardswish.mlir").write_text(HARDSWISH)

@@ -27,16 +27,15 @@ from xdsl.utils.exceptions import PassFailedException
 from deplodock.fuzz.schedules import draw_rules, legal_order
 from deplodock.interpreters.evaluate import evaluate
 from deplodock.interpreters.simulate import simulate
-from deplodock.passes.changes import Changes
-from deplodock.passes.clean_up import clean_up
+from deplodock.passes.clean_up import Changes, clean_up
 from deplodock.passes.driver import new_context
-from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.kernel.fuse_multiply_add import FuseMultiplyAddPass
 from deplodock.passes.kernel.materialize import MaterializePass
 from deplodock.passes.kernel.place_barriers import PlaceBarriersPass
 from deplodock.passes.kernel.verify_barriers import VerifyBarriersPass
 from deplodock.passes.kernel.verify_resources import VerifyResourcesPass
 from deplodock.passes.options import Kind
+from deplodock.passes.remarks import ExceedsTarget
 from deplodock.passes.tile.rule import Rule
 
 DRAWS = 100 * int(os.environ.get("DEPLODOCK_FUZZ_FACTOR", "1"))

@@ -14,8 +14,7 @@ from xdsl.dialects.math import Math
 from xdsl.dialects.memref import MemRef
 from xdsl.parser import Parser
 
-from deplodock.analysis.shape.reductions import longest_reduction
-from deplodock.analysis.shape.roundings import TF32_ROUNDOFF, Roundings
+from deplodock.analysis.shape.roundings import TF32_ROUNDOFF, Roundings, longest_reduction
 from deplodock.dialects.loop import Loop
 from deplodock.dialects.tensor import TensorExt
 from deplodock.dialects.tile import Tile

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from deplodock.analysis.machine.occupancy import Occupancy, occupancy
+from deplodock.analysis.machine.resources import Occupancy, occupancy
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.interpreters.values import Array
 from deplodock.runtime.device import Executable

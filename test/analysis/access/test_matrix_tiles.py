@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from xdsl.parser import Parser
 
-from deplodock.analysis.access.matrix_tiles import MatrixTile, tile_of
+from deplodock.analysis.access.matrices import MatrixTile, tile_of
 from deplodock.dialects.kernel import WgmmaOp
 from deplodock.passes.driver import new_context
 

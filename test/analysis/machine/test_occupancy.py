@@ -5,8 +5,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region
 from xdsl.parser import Parser
 
-from deplodock.analysis.machine.occupancy import occupancy, register_limit
-from deplodock.analysis.machine.resources import shared_budget
+from deplodock.analysis.machine.resources import occupancy, register_limit, shared_budget
 from deplodock.analysis.machine.targets import ATTRIBUTE, target
 from deplodock.dialects import tile
 from deplodock.passes.driver import new_context

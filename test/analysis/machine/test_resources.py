@@ -11,9 +11,9 @@ from deplodock.analysis.machine.targets import target
 from deplodock.dialects.kernel import FuncOp, Kernel
 from deplodock.dialects.loop import Loop
 from deplodock.dialects.tile import Tile
-from deplodock.passes.failures import ExceedsTarget
 from deplodock.passes.kernel.accumulators import most_carried
 from deplodock.passes.kernel.verify_resources import verify_resources
+from deplodock.passes.remarks import ExceedsTarget
 
 
 def parse(text: str) -> FuncOp:

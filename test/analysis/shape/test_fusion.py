@@ -17,8 +17,16 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import code_size
-from deplodock.analysis.shape.fusion import dependence, is_contraction
-from deplodock.analysis.shape.fusion_index import Index, compose, is_permutation, new_loop, unify, walked_axes
+from deplodock.analysis.shape.fusion import (
+    Index,
+    compose,
+    dependence,
+    is_contraction,
+    is_permutation,
+    new_loop,
+    unify,
+    walked_axes,
+)
 from deplodock.dialects.tensor import ConcatOp, ElementwiseOp, IndexMapOp, KernelOp, ReduceOp
 from deplodock.passes import remarks
 from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass

@@ -3,7 +3,7 @@
 from xdsl.dialects import func
 from xdsl.parser import Parser
 
-from deplodock.analysis.shape.labels import labels
+from deplodock.analysis.shape.nest import labels
 from deplodock.passes.driver import new_context
 
 TEXT = """

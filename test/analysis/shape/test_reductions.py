@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from xdsl.parser import Parser
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import longest_reduction
 from deplodock.passes.driver import new_context
 
 CONTRACTS = """

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from xdsl.parser import Parser
 
-from deplodock.analysis.shape.reductions import longest_reduction
+from deplodock.analysis.shape.roundings import longest_reduction
 from deplodock.interpreters.evaluate import machine, run
 from deplodock.interpreters.values import Array
 from deplodock.passes.driver import new_context

@@ -13,8 +13,8 @@ import pytest
 
 from deplodock.dialects.torch import ATEN_OPS
 from deplodock.dialects.torch.aten import ALIASES, SCHEMAS
-from deplodock.passes.torch.index_maps import reshape_map
 from deplodock.passes.torch.lowering import lowerings
+from deplodock.passes.torch.tensors import reshape_map
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

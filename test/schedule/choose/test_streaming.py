@@ -17,7 +17,7 @@ from deplodock.frontend.expression import read_expression
 from deplodock.frontend.precision import pytorch_at
 from deplodock.frontend.program import CapturedProgram
 from deplodock.passes.driver import Level, lower, new_context
-from deplodock.schedule.choose.stream_sizes import stream_bytes
+from deplodock.schedule.choose.long_rows import stream_bytes
 from deplodock.schedule.choose.streaming import stream_options
 from deplodock.schedule.steps import Options
 
