@@ -15,8 +15,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.machine.atoms import NoAtomError, atom_of
-from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.lanes import engine_faults, lane_faults
+from deplodock.analysis.shape.dependence import Dependence, engine_faults, lane_faults
 from deplodock.dialects import tile
 from deplodock.passes.options import CheckPass
 from deplodock.passes.remarks import failure

@@ -23,7 +23,7 @@ from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import stand_in
 from deplodock.analysis.affine.linear import Linear, extent_or_one, form_of, subscripts_of
 from deplodock.analysis.operations import label
-from deplodock.analysis.shape.lanes import place_among_threads
+from deplodock.analysis.shape.dependence import place_among_threads
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.ldmatrix import PAIR, SIDE
 from deplodock.dialects.kernel.wgmma import DEPTH_BYTES, Factor, ReadsTiles

@@ -16,8 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, equal, extent_or_one, forms_of, known_points, subscripts_of
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.shape.dependence import Dependence, wheres, without
-from deplodock.analysis.shape.lanes import carried, place_among_threads
+from deplodock.analysis.shape.dependence import Dependence, carried, place_among_threads, wheres, without
 from deplodock.analysis.shape.roles import Contraction, factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, approximates, weighing
 from deplodock.dialects import loop, tile

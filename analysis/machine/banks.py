@@ -36,8 +36,7 @@ from deplodock.analysis.affine.linear import (
 )
 from deplodock.analysis.machine.targets import ACCESS_BYTES, BANK_BYTES, BANKS, WARP
 from deplodock.analysis.operations import ancestors
-from deplodock.analysis.shape.dependence import Dependence
-from deplodock.analysis.shape.lanes import carried
+from deplodock.analysis.shape.dependence import Dependence, carried
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.interfaces import accesses_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, bounds_of, condition_forms, equal, forms_of
-from deplodock.analysis.shape.lanes import readers_of
+from deplodock.analysis.shape.dependence import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.interfaces import accesses_of
 from deplodock.dialects.tile.ring import CopyOp, ReleaseOp, RingOp, WaitOp, depth_of, engine_of

@@ -20,8 +20,7 @@ from deplodock.analysis.affine.linear import (
     subscripts_of,
 )
 from deplodock.analysis.operations import label
-from deplodock.analysis.shape.dependence import is_coordinate
-from deplodock.analysis.shape.lanes import siblings
+from deplodock.analysis.shape.dependence import is_coordinate, siblings
 from deplodock.analysis.shape.roles import column_reads
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.buffers import last_dimension

@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.machine.targets import WARP
-from deplodock.analysis.shape.lanes import thread_strides
+from deplodock.analysis.shape.dependence import thread_strides
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.kernel.builder import Condition

@@ -23,7 +23,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from deplodock.analysis.access.alignment import address, element_bytes, strides_of
 from deplodock.analysis.affine.linear import Linear, constant_place, extent_or_one, form_of_value
 from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP
-from deplodock.analysis.shape.lanes import thread_strides
+from deplodock.analysis.shape.dependence import thread_strides
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import GivesUniform
 from deplodock.dialects.kernel.ldmatrix import PAIR

@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.shape.lanes import thread_strides
+from deplodock.analysis.shape.dependence import thread_strides
 from deplodock.analysis.shape.nest import loops_of, scans_along
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.tile import Binding, Memory

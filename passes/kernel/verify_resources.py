@@ -54,8 +54,7 @@ from deplodock.analysis.machine.targets import (
     target_of,
 )
 from deplodock.dialects import kernel
-from deplodock.dialects.interfaces import NeedsFeature, accesses_of
-from deplodock.dialects.kernel.wgmma import ReadsTiles
+from deplodock.dialects.interfaces import Landing, NeedsFeature, accesses_of
 from deplodock.errors import UnsupportedError
 from deplodock.passes.kernel.accumulators import most_carried
 from deplodock.passes.options import CheckPass
@@ -170,9 +169,10 @@ def _in_roles(function: kernel.FuncOp, target: kernel.TargetAttr) -> Iterator[tu
             f"where {function.ctas_per_sm} share an SM; lower those of a role",
         )
     for op in function.walk():
-        if not isinstance(op, ReadsTiles):
+        products = [access for access in accesses_of(op) if access.lands is Landing.PRODUCT]
+        if not products:
             continue
-        sums = sum(prod(access.extents) for access in accesses_of(op) if access.writes)
+        sums = sum(prod(access.extents) for access in products if access.writes)
         if (needed := sums + PRODUCT_REGISTERS) > start:
             yield (
                 op,

@@ -39,9 +39,9 @@ from deplodock.analysis.shape.kernel_identity import structure
 from deplodock.dialects import loop
 from deplodock.dialects.elements import ELEMENTS, listed
 from deplodock.dialects.tensor import InMemory, KernelOp, RecurrenceOp
+from deplodock.loading import loaded
 from deplodock.passes.copying import Symbols
 from deplodock.passes.loop.nest_builder import BlockConstants, Destination, NestBuilder
-from deplodock.passes.loop.recurrences import align_rows, lower_recurrence
 from deplodock.passes.remarks import failure
 
 
@@ -65,10 +65,10 @@ class LowerToLoopsPass(ModulePass):
             for recurrence in recurrences:
                 cells.add(cell_of(recurrence))
                 lower(cell_of(recurrence))
-                align_rows(recurrence, names)
+                loaded("deplodock.passes.loop.recurrences:align_rows")(recurrence, names)
             _lower_function(function, names, shared)
             for recurrence in recurrences:
-                lower_recurrence(recurrence, cell_of(recurrence))
+                loaded("deplodock.passes.loop.recurrences:lower_recurrence")(recurrence, cell_of(recurrence))
 
         for function in functions:
             lower(function)

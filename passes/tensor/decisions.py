@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
@@ -24,7 +24,6 @@ from deplodock.analysis.shape.kernel_identity import kernel_key, operation_text
 from deplodock.dialects.tensor import ElementwiseOp
 from deplodock.passes.remarks import failure
 from deplodock.passes.tensor.group import FUSE
-from deplodock.passes.tensor.streaming import Streams
 
 DECISIONS = "deplodock.fusion"
 """The attribute of a function with decisions for its operations."""
@@ -40,6 +39,10 @@ REACH = 3
 layers in a row, those at their ends have labels of their own, so that there are 61 decisions to try, not 57."""
 
 _WORDS = "LABEL=never, LABEL=always, stream=always"
+
+Streams = Literal["never", "cheaper", "always"]
+"""Where a weighted sum joins its softmax: nowhere; where it is cheaper or scores are too large to store; or wherever it
+can."""
 
 
 @dataclass(frozen=True)

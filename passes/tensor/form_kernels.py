@@ -48,16 +48,16 @@ from deplodock.analysis.machine.targets import target_at, target_of
 from deplodock.analysis.shape.fusion import TensorOp
 from deplodock.analysis.shape.kernel_identity import kernel_key
 from deplodock.dialects.tensor import ElementwiseOp, InMemory, KernelOp, ReduceOp, ScanOp, YieldOp, tensor_of
+from deplodock.loading import loaded
 from deplodock.passes import remarks
 from deplodock.passes.clean_up import location_of
 from deplodock.passes.copying import Symbols
 from deplodock.passes.options import OptionsPass, option
 from deplodock.passes.remarks import failure
-from deplodock.passes.tensor.decisions import PROGRAMS, STREAM, Decisions, labels, take_given
+from deplodock.passes.tensor.decisions import PROGRAMS, STREAM, Decisions, Streams, labels, take_given
 from deplodock.passes.tensor.group import Group
 from deplodock.passes.tensor.grouping import Grouping
 from deplodock.passes.tensor.prepare import prepare
-from deplodock.passes.tensor.streaming import Streams, stream_groups, weighs_by_softmax
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def alternatives(function: func.FuncOp, streams: Streams = "cheaper") -> tuple[s
     for op, mode, added in grouping.alternatives:
         decision = f"{known[op]}={mode}"
         found[decision] = found.get(decision, 0.0) + added
-    if weighs_by_softmax(block):
+    if loaded("deplodock.passes.tensor.streaming:weighs_by_softmax")(block):
         found |= {f"{STREAM}={other}": 0.0 for other in get_args(Streams) if other not in ("cheaper", streams)}
     return kernel_key(function), found
 
@@ -131,7 +131,10 @@ def _form_kernels(function: func.FuncOp, names: Symbols, rates: Rates, streams: 
     assert last is not None
     if old:
         decisions.write(function)
-    groups = stream_groups(Grouping(block, rates).groups, block, rates, decisions.stream or streams)
+    groups = Grouping(block, rates).groups
+    if any(isinstance(op, ReduceOp) for op in block.ops):
+        stream_groups = loaded("deplodock.passes.tensor.streaming:stream_groups")
+        groups = stream_groups(groups, block, rates, decisions.stream or streams)
     for step in _ordered(groups, [op for op in block.ops if isinstance(op, InMemory)], positions):
         if isinstance(step, InMemory):
             step.detach()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32
@@ -25,12 +24,9 @@ from deplodock.analysis.shape.streaming import approximates, folds, reassociates
 from deplodock.dialects.engines import MMA, engine
 from deplodock.dialects.precision import HIGH, precision_of
 from deplodock.dialects.tensor import ElementwiseOp, IndexMapOp, InMemory, ReduceOp, element_of, shape_of
+from deplodock.passes.tensor.decisions import Streams
 from deplodock.passes.tensor.group import Group, new_index
 from deplodock.schedule.choose.sizes import STREAM_LANES
-
-Streams = Literal["never", "cheaper", "always"]
-"""Where a weighted sum joins its softmax: nowhere; where it is cheaper or scores are too large to store; or wherever it
-can."""
 
 LARGEST_SCORES = 2**33
 """The bytes of scores that are stored at most by default, those of 32 heads of 8,192 queries and keys in FP32. Shares

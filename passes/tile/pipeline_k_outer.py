@@ -44,8 +44,7 @@ from deplodock.analysis.machine.resources import buffer_elements, start_register
 from deplodock.analysis.machine.targets import ACCESS_BYTES, PRODUCT_REGISTERS, target_at
 from deplodock.analysis.operations import label
 from deplodock.analysis.order.rings import staged_loops
-from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.lanes import readers_of
+from deplodock.analysis.shape.dependence import readers_of, wheres
 from deplodock.dialects import loop, tile
 from deplodock.dialects.engines import reads_slabs
 from deplodock.dialects.kernel.roles import WARPGROUP

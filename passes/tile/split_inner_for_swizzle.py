@@ -25,7 +25,7 @@ from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of, stand_in_buffer
 from deplodock.analysis.machine.banks import SlabBanks
 from deplodock.analysis.operations import label
-from deplodock.analysis.shape.lanes import readers_of
+from deplodock.analysis.shape.dependence import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import SwizzleAttr

@@ -20,7 +20,7 @@ from deplodock.analysis.access.boxes import boxes_of
 from deplodock.analysis.access.slabs import slab_of
 from deplodock.analysis.machine.targets import FIRST_BOXES, capability, target_at
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.shape.lanes import readers_of
+from deplodock.analysis.shape.dependence import readers_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.kernel.tma import BOX_UNIT_BYTES
 from deplodock.passes.options import Integers, option
