@@ -30,9 +30,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.host.arguments import name_checks
 from deplodock.dialects.elements import FLOATS, ROWS, WIDE
-from deplodock.dialects.torch import AtenOp, aten_op, attribute_of
+from deplodock.dialects.torch import AtenOp, aten_op, attribute_of, set_precision
 from deplodock.dialects.torch.aten import ALIASES, MIXED, WIDE_NUMBERS
-from deplodock.dialects.torch.precision import set_precision
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
 from deplodock.errors import Error, UnsupportedError
 from deplodock.frontend.precision import matmul_precision

@@ -24,9 +24,8 @@ from deplodock.dialects.engines import Engine
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.precision import HIGH, coarsest_precision
 from deplodock.dialects.tensor import ScanOp
-from deplodock.dialects.torch import AtenOp
+from deplodock.dialects.torch import AtenOp, set_precision
 from deplodock.dialects.torch.aten import PRODUCTS
-from deplodock.dialects.torch.precision import set_precision
 from deplodock.errors import CompileError, InvalidInputError, UnsupportedError
 from deplodock.frontend.arrays import to_array, to_tensor
 from deplodock.frontend.expression import read_expression

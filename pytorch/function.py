@@ -16,7 +16,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.caches import register_caches
 from deplodock.frontend.capture import Call, export

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.errors import RefusedError
 from deplodock.frontend.assertions import assertions_to_results
 from deplodock.frontend.importer import has_operation, import_graph, is_scalar, overload_of, place_of, tensor_type

@@ -29,7 +29,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects.precision import PRECISIONS
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.errors import Error
 from deplodock.frontend.expression import read_expression
 from deplodock.fuzz.fusion import draw_overrides, override

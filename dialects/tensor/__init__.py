@@ -42,7 +42,7 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.dialects import scalar_regions
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
 from deplodock.dialects.precision import verify_precision
-from deplodock.dialects.tensor.folds import ReduceOp, ScanOp, YieldOp, element_types
+from deplodock.dialects.tensor.folds import RecurrenceOp, ReduceOp, ScanOp, YieldOp, element_types
 from deplodock.dialects.tensor.indexing import (
     ConcatOp,
     GatherOp,
@@ -53,7 +53,6 @@ from deplodock.dialects.tensor.indexing import (
     shape_of,
     tensor_of,
 )
-from deplodock.dialects.tensor.recurrence import RecurrenceOp
 
 
 @op_definition

@@ -34,6 +34,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     IntegerType,
+    ModuleOp,
     StringAttr,
     TensorType,
     UnitAttr,
@@ -51,7 +52,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.elements import listed
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_operands, parse_types
-from deplodock.dialects.precision import ATTRIBUTE, precision_of
+from deplodock.dialects.precision import ATTRIBUTE, precision_of, set_precision_of
 from deplodock.dialects.tensor.indexing import shape_of, tensor_of
 from deplodock.dialects.torch.aten import ANY, PRODUCTS, SCHEMAS
 from deplodock.dialects.torch.schema import OWN_ELEMENTS, Parameter, Schema, TypeRule
@@ -424,6 +425,13 @@ def _op_class(schema: Schema) -> type[AtenOp]:
     words = re.split(r"[._]", schema.name)
     name = "Aten" + "".join(word[:1].upper() + word[1:] for word in words) + "Op"
     return op_definition(cast(type[AtenOp], type(name, (AtenOp,), fields)))
+
+
+def set_precision(module: ModuleOp, word: str) -> None:
+    """Write a precision, one of `PRECISIONS`, on all operations of the torch dialect that have products of FP32."""
+    for op in module.walk():
+        if isinstance(op, AtenOp) and op.has_precision:
+            set_precision_of(op, word)
 
 
 def __getattr__(name: str) -> object:

@@ -1,14 +1,19 @@
-"""What a schema of ATen says: its parameters, and how the element types of operands and results belong together."""
+"""What a schema of ATen says: its parameters, and how the element types of operands and results belong together.
+
+What the rules read of an ATen operation.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any, Protocol
 
 from xdsl.dialects.builtin import i1, i32, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from deplodock.dialects.elements import FLOATS
 
@@ -136,3 +141,41 @@ def parse_schema(rule: TypeRule, elements: tuple[Attribute, ...], text: str) -> 
     star = items.index("*") if "*" in items else len(items)
     parameters = [_parse_parameter(item, i > star) for i, item in enumerate(items) if item != "*"]
     return Schema(name, text, tuple(parameters), rule, elements)
+
+
+class AtenCall(Protocol):
+    """Operands and arguments by the names of the schema, and the number of results."""
+
+    @property
+    def tensors(self) -> Sequence[SSAValue]:
+        """All operands in order."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[SSAValue]:
+        """The results as they are stated."""
+        ...
+
+    def schema(self) -> Schema:
+        """The overload."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether the overload has a parameter of this name."""
+        ...
+
+    def value(self, name: str) -> Any:
+        """A parameter that is no tensor, or its default."""
+        ...
+
+    def tensor(self, name: str) -> SSAValue | None:
+        """The operand for a tensor parameter, None if it is absent or a number."""
+        ...
+
+    def operand(self, name: str) -> SSAValue:
+        """The operand for a required tensor parameter."""
+        ...
+
+    def tensor_list(self, name: str) -> Sequence[SSAValue | None]:
+        """The operands for a list parameter, None where the list has none."""
+        ...

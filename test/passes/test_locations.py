@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.operations import position_of
 from deplodock.dialects.precision import PRECISIONS
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.frontend.expression import read_expression
 from deplodock.interpreters.simulate import simulate
 from deplodock.passes.clean_up import locate

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.shape.nest import kernels
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.frontend.expression import read_expression
 from deplodock.passes.driver import Level, StageRun, lower, new_context
 from deplodock.passes.pipeline import RULES

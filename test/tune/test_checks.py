@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from deplodock.analysis.host.arguments import entry_function
 from deplodock.analysis.shape.roundings import Roundings, roundings
 from deplodock.dialects.precision import coarsest_precision
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.errors import UnsupportedError
 from deplodock.frontend.expression import read_expression
 from deplodock.interpreters.check import draw_inputs

@@ -23,7 +23,7 @@ from deplodock.analysis.machine.targets import nvcc_arch, target_of
 from deplodock.codegen.cuda import print_module
 from deplodock.dialects import kernel
 from deplodock.dialects.precision import check_precision
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.errors import InvalidInputError
 from deplodock.passes.driver import Level, StageRun, level_of, new_context, set_target, stages
 from deplodock.passes.trace import Trace

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from deplodock.dialects.precision import PRECISIONS
-from deplodock.dialects.torch.precision import set_precision
+from deplodock.dialects.torch import set_precision
 from deplodock.errors import InvalidInputError
 from deplodock.frontend.capture import export
 from deplodock.frontend.program import CapturedProgram

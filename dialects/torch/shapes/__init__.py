@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from deplodock.dialects.shapes import Shape
-from deplodock.dialects.torch.shapes.call import AtenCall
+from deplodock.dialects.torch.schema import AtenCall
 from deplodock.loading import loaded
 
 Rule = Callable[[AtenCall], Sequence[Shape]]

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from deplodock.dialects.shapes import Shape, broadcast_shape, existing_dim, resolve_size, wrap_dim, wrap_dims
 from deplodock.dialects.tensor.indexing import shape_of, tensor_of
-from deplodock.dialects.torch.shapes.call import AtenCall
+from deplodock.dialects.torch.schema import AtenCall
 
 
 def permuted(op: AtenCall) -> Sequence[Shape]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from deplodock.dialects.einsum import einsum_labels
 from deplodock.dialects.shapes import Shape, broadcast_shape, check_broadcast
 from deplodock.dialects.tensor.indexing import shape_of
-from deplodock.dialects.torch.shapes.call import AtenCall
+from deplodock.dialects.torch.schema import AtenCall
 
 _RANKS = {
     **{"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1)},

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from deplodock.dialects.shapes import Shape
 from deplodock.dialects.tensor.indexing import shape_of
-from deplodock.dialects.torch.shapes.call import AtenCall
+from deplodock.dialects.torch.schema import AtenCall
 
 GATES = {"lstm.input": 4, "gru.input": 3, "rnn_tanh.input": 1, "rnn_relu.input": 1}
 """How many rows of weights each hidden unit has."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from deplodock.dialects.shapes import Shape, broadcast_shape, check_broadcast, wrap_dims
 from deplodock.dialects.tensor.indexing import shape_of
-from deplodock.dialects.torch.shapes.call import AtenCall
+from deplodock.dialects.torch.schema import AtenCall
 
 
 def broadcast(op: AtenCall) -> Sequence[Shape]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from deplodock.dialects.shapes import Shape, window_count
 from deplodock.dialects.tensor.indexing import shape_of
-from deplodock.dialects.torch.shapes.call import AtenCall
+from deplodock.dialects.torch.schema import AtenCall
 
 
 def _spread(op: AtenCall, name: str, count: int) -> Sequence[int]:
