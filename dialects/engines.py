@@ -159,6 +159,11 @@ def engine(name: str, factor: str, precision: str = HIGHEST) -> Engine | None:
     return next((row for row in (*ENGINES, *WARPGROUPS) if row.name == name and factor in row.factors), None)
 
 
+def row_of(name: str, other: Engine) -> Engine:
+    """The instruction of an engine that multiplies what one of any engine does."""
+    return next(row for row in (*ENGINES, *WARPGROUPS) if (row.name, row.factors) == (name, other.factors))
+
+
 def reads_slabs(name: str) -> bool:
     """Whether an engine reads factors from slabs; threads hold those of others."""
     return any(row.reads_slabs and row.name == name for row in WARPGROUPS)

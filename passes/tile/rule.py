@@ -23,9 +23,12 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, Rewrite
 from xdsl.utils.arg_spec import ArgSpec
 from xdsl.utils.exceptions import PassFailedException
 
+from deplodock.analysis.machine.targets import capability, has_feature, target_at
 from deplodock.analysis.shape.nest import kernel_of, kernels, labels, launches
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import tile
+from deplodock.dialects.engines import reads_slabs
+from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Memory
 from deplodock.passes import pipeline, remarks
@@ -269,6 +272,17 @@ def require_constant(launch: tile.LaunchOp, axes: Iterable[SSAValue]) -> None:
     """Raises Skip unless axes of a launch have constant extents."""
     if any(launch.extent(axis) is None for axis in axes):
         raise Skip("an axis has an extent that is not constant")
+
+
+def require_feature(launch: tile.LaunchOp, feature: Feature) -> None:
+    """Raises Skip unless the target of a launch has a feature."""
+    if not has_feature(target := target_at(launch), feature):
+        raise Skip(f"sm_{capability(target)} has no {feature}")
+
+
+def require_engine(launch: tile.LaunchOp, name: str) -> None:
+    """Raises Skip unless the target of a launch has an engine of tensor cores."""
+    require_feature(launch, Feature.WARPGROUPS if reads_slabs(name) else Feature.MMA)
 
 
 def folded(launch: tile.LaunchOp) -> list[SSAValue]:

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.pattern_rewriter import PatternRewriter
 
-from deplodock.analysis.machine.targets import capability, has_feature, target_at
 from deplodock.dialects import tile
 from deplodock.dialects.interfaces import Feature
-from deplodock.passes.tile.rule import LaunchRule, Skip
+from deplodock.passes.tile.rule import LaunchRule, Skip, require_feature
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,6 @@ class StartEarlyPass(LaunchRule):
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
         if launch.early is not None:
             raise Skip("it starts early already")
-        if not has_feature(target := target_at(launch), Feature.EARLY_LAUNCHES):
-            raise Skip(f"sm_{capability(target)} has no {Feature.EARLY_LAUNCHES}")
+        require_feature(launch, Feature.EARLY_LAUNCHES)
         launch.early = UnitAttr()
         rewriter.notify_op_modified(launch)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import e, log2
 from typing import cast
 
@@ -52,46 +53,42 @@ from deplodock.passes.tile.edits import (
 from deplodock.passes.tile.tile_bounds import greatest, smallest
 
 
+@dataclass
 class StreamTiling(ABC):
     """One rewrite: the axes of the tile, the steps, and what is kept on chip. `m`, `n` and `slices` are the rule's."""
 
-    own: Sequence[SSAValue]
+    rewriter: PatternRewriter
+    launch: tile.LaunchOp
+    found: StreamedProduct
+    outer: tuple[SSAValue, SSAValue]
+    """The axes that the tile divides: the rows and the columns of the output."""
+    m: int
+    n: int
+    slices: int
+    own: Sequence[SSAValue] = field(init=False)
     """The axes of the tile, in their order."""
-    rows: Sequence[Part]
+    rows: Sequence[Part] = field(init=False)
     """A row of the output, the block axis first; where its stride is negative, from the last block on."""
-    columns: Sequence[Part]
+    columns: Sequence[Part] = field(init=False)
     """A column of the output."""
-    share: tuple[SSAValue, SSAValue] | None = None
+    share: tuple[SSAValue, SSAValue] | None = field(init=False, default=None)
     """The register axis of columns of which each slice keeps one coordinate, and the lane axis of these."""
-    spare: SSAValue | None = None
+    spare: SSAValue | None = field(init=False, default=None)
     """The register axis of rows whose first coordinate alone has rows of the output, where slices fold theirs."""
-    keys: Sequence[Part]
+    keys: Sequence[Part] = field(init=False)
     """An element of a step, as the sums of products that give scores have it."""
-    key_share: tuple[SSAValue, SSAValue] | None = None
+    key_share: tuple[SSAValue, SSAValue] | None = field(init=False, default=None)
     """The register axis of elements of which threads that share such a sum keep one coordinate each, and the lane axis
     of these."""
-    held_axes: Sequence[SSAValue] = ()
+    held_axes: Sequence[SSAValue] = field(init=False, default=())
     """The register axes of rows that each thread holds for all steps; without them they are in shared memory."""
 
-    def __init__(
-        self,
-        rewriter: PatternRewriter,
-        launch: tile.LaunchOp,
-        found: StreamedProduct,
-        rows: SSAValue,
-        sizes: tuple[int, int, int],
-    ) -> None:
-        self.rewriter = rewriter
-        self.launch = launch
-        self.found = found
-        self.m, self.n, self.slices = sizes
-        self.outer = rows, found.columns
-        """The axes that the tile divides."""
-        self.hints = [axis.name_hint or "a" for axis in (*self.outer, found.reduction.iv)]
-        self.weights = weighing(found.reduction)
-        self.limits = limits(found.reduction)
+    def __post_init__(self) -> None:
+        self.hints = [axis.name_hint or "a" for axis in (*self.outer, self.found.reduction.iv)]
+        self.weights = weighing(self.found.reduction)
+        self.limits = limits(self.found.reduction)
         dependence = Dependence()
-        self.is_wide = [found.columns in dependence.of(value) for value, _ in self.weights]
+        self.is_wide = [self.found.columns in dependence.of(value) for value, _ in self.weights]
         """For each value that the reduction weighs, whether it varies along the columns."""
         self.slice: list[Part] = []
         """The axis of slices, and the elements of each in a step."""

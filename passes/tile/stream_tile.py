@@ -33,7 +33,7 @@ conditions are upper bounds that grow with the rows, steps of which the tile nee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 
 from xdsl.dialects import arith
@@ -45,14 +45,13 @@ from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
 from deplodock.analysis.machine.atoms import NoAtomError, streamed_engine
-from deplodock.analysis.machine.targets import capability, has_feature, target_at
+from deplodock.analysis.machine.targets import target_at
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.nest import launch_nest
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.analysis.shape.streaming import StreamedProduct, streamed_product
 from deplodock.dialects import loop, scalar_regions, tile
-from deplodock.dialects.engines import MMA, WGMMA, engine_names, reads_slabs
-from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.engines import MMA, WGMMA, engine_names, reads_slabs, row_of
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.precision import product_like
 from deplodock.dialects.tile import Binding, Memory
@@ -71,10 +70,9 @@ from deplodock.passes.tile.edits import (
     split_loop,
     total_of,
 )
-from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, staged
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, require_engine, staged
+from deplodock.passes.tile.stream_engine import EngineTiling, check_boxes
 from deplodock.passes.tile.stream_steps import StreamTiling
-from deplodock.passes.tile.stream_warpgroups import WarpgroupTiling, check_boxes
-from deplodock.passes.tile.stream_warps import WarpTiling
 from deplodock.schedule.choose.long_rows import neighbours_of, stream_bytes, weights_pitch
 from deplodock.schedule.choose.sizes import STREAM_KEYS, STREAM_LANES, STREAM_ROWS, STREAM_WARP, THREADS, VECTOR
 
@@ -112,9 +110,9 @@ class StreamTilePass(LaunchRule):
     def _tile(self, rewriter: PatternRewriter, launch: tile.LaunchOp) -> None:
         """Rewrite a launch; raise Skip where the rule cannot."""
         found = _found(launch)
-        sizes, target = (self.m, self.n, self.slices), target_at(launch)
+        sizes = self.m, self.n, self.slices
         need = stream_bytes(found, self.m, self.n * self.slices, self.engine, lanes=self.lanes)
-        most = target.fact("shared_per_block")
+        most = target_at(launch).fact("shared_per_block")
         if need > most:
             raise Skip(f"its tile takes {need} bytes of shared memory, above the {most} of a CTA; give m or n")
         if self.engine not in engine_names():
@@ -125,26 +123,22 @@ class StreamTilePass(LaunchRule):
                 raise Skip(f"the {self.n} elements of a step are no multiple of the {lanes} threads of a row")
             if self.features > 1 and (found.scores.trips or 0) % (self.features * VECTOR):
                 raise Skip(f"{self.features} threads have no whole accesses of {found.scores.trips} features")
-            team = self.side, self.lanes, self.features
-            _ThreadTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes, team).run()
+            threads = self.side, self.lanes, self.features
+            _ThreadTiling(rewriter, launch, found, _outer(rewriter, launch, found), *sizes, *threads).run()
             return
         rows, team = (ROWS, "warpgroup") if reads_slabs(self.engine) else (self.warp, "warp")
         if self.m % rows:
             raise Skip(f"the {self.m} rows of a CTA are no multiple of the {rows} of a {team}")
         if reads_slabs(self.engine) and self.slices > 1:
             raise Skip("warpgroups share no step; slices are of threads and of mma")
-        feature = Feature.WARPGROUPS if reads_slabs(self.engine) else Feature.MMA
-        if not has_feature(target, feature):
-            raise Skip(f"sm_{capability(target)} has no {feature}")
+        require_engine(launch, self.engine)
         try:
-            engine = streamed_engine(found, MMA)
+            row = row_of(self.engine, streamed_engine(found, MMA))
         except NoAtomError as error:
             raise Skip(str(error)) from error
-        if reads_slabs(self.engine):
+        if row.reads_slabs:
             check_boxes(found)
-            WarpgroupTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes).run()
-            return
-        WarpTiling(rewriter, launch, found, _rows_of(rewriter, launch, found), sizes, engine, self.warp).run()
+        EngineTiling(rewriter, launch, found, _outer(rewriter, launch, found), *sizes, row, rows).run()
 
 
 def _found(launch: tile.LaunchOp) -> StreamedProduct:
@@ -160,17 +154,20 @@ def _found(launch: tile.LaunchOp) -> StreamedProduct:
     return found
 
 
-def _rows_of(rewriter: PatternRewriter, launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
-    """The axis of rows: where there is none, one is made of neighbours that share their keys, or of one row."""
+def _outer(rewriter: PatternRewriter, launch: tile.LaunchOp, found: StreamedProduct) -> tuple[SSAValue, SSAValue]:
+    """The axes of rows and of columns.
+
+    Where there are no rows, they are made of neighbours that share their keys, or of one row.
+    """
     if found.rows is not None:
-        return found.rows
+        return found.rows, found.columns
     if found.shared is None:
-        return _one_row(rewriter, launch, found)
+        return _one_row(rewriter, launch, found), found.columns
     axis, count = found.shared
     _, rows = split_axis(rewriter, launch, axis, count, Binding.THREAD, Binding.THREAD)
     for load in [op for op in found.reduction.body.walk() if isinstance(op, loop.LoadOp)]:
         read_from(rewriter, load, load.source, subscripts_of(load))
-    return rows
+    return rows, found.columns
 
 
 def _one_row(rewriter: PatternRewriter, launch: tile.LaunchOp, found: StreamedProduct) -> SSAValue:
@@ -186,22 +183,18 @@ def _one_row(rewriter: PatternRewriter, launch: tile.LaunchOp, found: StreamedPr
     return row
 
 
+@dataclass
 class _ThreadTiling(StreamTiling):
     """The tile of threads, each of which computes several scores and several outputs."""
 
-    def __init__(
-        self,
-        rewriter: PatternRewriter,
-        launch: tile.LaunchOp,
-        found: StreamedProduct,
-        rows: SSAValue,
-        sizes: tuple[int, int, int],
-        team: tuple[int, int, int],
-    ) -> None:
-        self.side, self.lanes, self.features = team
-        self.parts: Sequence[Part] = ()
-        """The lane axes of the threads that share the sum of products of a score, each with its distance in threads."""
-        super().__init__(rewriter, launch, found, rows, sizes)
+    side: int
+    """Rows side by side, each of its own threads."""
+    lanes: int
+    """The threads that share a row."""
+    features: int
+    """Those of them that share the sum of products of a score."""
+    parts: Sequence[Part] = field(init=False, default=())
+    """The lane axes of the threads that share such a sum, each with its distance in threads."""
 
     def append_axes(self) -> None:
         """Add the axes of the tile: the rows and the keys of a thread lie apart, so that those of lanes are near."""
