@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -83,7 +84,7 @@ class ResidualProduct:
 
     def scheduled(self, schedule: str) -> ModuleOp:
         """The product at kernel level."""
-        return _scheduled(self.text(), schedule)
+        return _scheduled(self.text(), schedule).clone()
 
     def check(self, module: ModuleOp, order: int) -> None:
         """Small integers are exact, so an epilogue that runs twice, or a part that is missing, shows."""
@@ -111,7 +112,9 @@ def check_two_products(schedule: str) -> None:
     np.testing.assert_array_equal(result.outputs[0], x @ g.T - x @ u.T)
 
 
+@cache
 def _scheduled(text: str, schedule: str) -> ModuleOp:
+    """A text at kernel level; nobody changes it."""
     context = new_context()
     module = Parser(context, text).parse_module()
     lower(module, context, Level.KERNEL, target="sm_90", schedule=schedule)

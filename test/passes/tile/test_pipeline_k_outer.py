@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -116,7 +117,13 @@ def test_pipelined_matmul(shape: tuple[int, int, int], depth: int, distance: int
 
 def pipelined(depth: int = 3, distance: int = 2, *, copies: str = "async-copy{bytes=4},", k: int = 50) -> ModuleOp:
     """A product of 20 x k by k x 24 on a ring, at kernel level."""
-    return apply(parse(matmul(20, 24, k, transposed=True)), f"{scheduled(depth, distance, copies=copies)},{LOWER}")
+    return _lowered(f"{scheduled(depth, distance, copies=copies)},{LOWER}", k).clone()
+
+
+@cache
+def _lowered(pipeline: str, k: int) -> ModuleOp:
+    """Nobody changes it."""
+    return apply(parse(matmul(20, 24, k, transposed=True)), pipeline)
 
 
 def check(module: ModuleOp, k: int = 50) -> Simulation:
