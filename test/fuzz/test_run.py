@@ -26,7 +26,7 @@ from deplodock.passes.loop.lower_to_loops import LowerToLoopsPass
 from deplodock.runtime.host import harness
 from deplodock.tools.cli import fuzz as command
 
-PROGRAMS = 72
+PROGRAMS = 40
 SECONDS = float(os.environ.get("DEPLODOCK_FUZZ_SECONDS", "0"))
 FIRST = int(os.environ.get("DEPLODOCK_FUZZ_SEED", "0"))
 
