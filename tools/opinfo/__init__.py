@@ -2,7 +2,7 @@
 
     python -m deplodock.tools.opinfo                     all operations; exit code 1 if an outcome is not as expected
     python -m deplodock.tools.opinfo add 'linalg.*'      those of these names
-    python -m deplodock.tools.opinfo --part              a fixed part, about a minute of work, spread over all
+    python -m deplodock.tools.opinfo --part              a fixed part, about half a minute of work, spread over all
     python -m deplodock.tools.opinfo --update            writes the outcomes as what is expected
 
 An operation is an entry of `op_db` with its variant, such as `div.floor_rounding`. Its first samples of each element

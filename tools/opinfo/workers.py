@@ -25,7 +25,7 @@ LIMIT = 30.0
 """The seconds that a sample may take of its processor."""
 PATIENCE = 10.0
 """How many times as long it may take on the clock, which runs on while others have the processor."""
-PARTS = 48
+PARTS = 96
 """The fixed part is one of so many."""
 BATCH = 16
 """The operations that a process runs: to fork one costs about as much as a sample."""
