@@ -36,7 +36,9 @@ def test_grid_sample(
     def program(x: Any, y: Any) -> Any:
         return F.grid_sample(x, y, mode=mode, padding_mode=padding, align_corners=align_corners)
 
-    for extents, dtype in SAMPLED[spaces]:
+    # A graph of bicubic reads takes long to capture; of the paddings only reflection has a case for an extent of 1.
+    is_short = mode == "bicubic" and padding != "reflection"
+    for extents, dtype in SAMPLED[spaces][: 1 if is_short else None]:
         x = torch.randn(2, 2, *extents, generator=torch.Generator().manual_seed(1), dtype=dtype)
         check_with_torch(program, x, grid(spaces).to(dtype))
 
