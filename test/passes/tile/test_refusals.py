@@ -190,7 +190,99 @@ UNSTAGED = TENSOR.replace(
     "loop.load %ws[%n, %k] : memref<256x64xbf16, #tile.memory<shared>>", "loop.load %w[%n, %k] : memref<256x64xbf16>"
 )
 
+
+def _scores(features: int = 4, rows: str = "8 : thread", taken: str = "f32", values: str = "f32") -> str:
+    """Attention in one loop, of queries and keys of the type `taken`."""
+
+    def load(name: str, place: str, type: str, memref: str) -> str:
+        if type == "f32":
+            return f"%{name} = loop.load {place} : memref<{memref}xf32>"
+        wide = f"%{name} = arith.extf %{name}n : {type} to f32"
+        return f"%{name}n = loop.load {place} : memref<{memref}x{type}>\n{wide}"
+
+    few, many = f"8x{features}", f"16x{features}"
+    return f"""func.func @k(%q: memref<{few}x{taken}>, %k: memref<{many}x{taken}>, %v: memref<{many}x{values}>,
+               %out: memref<{few}xf32>, %rows: index) {{
+  %low = arith.constant -3.40282347e+38 : f32
+  %high = arith.constant 3.40282347e+38 : f32
+  tile.launch (%m = {rows}, %d = {features} : thread) {{
+    %max, %o = loop.reduce %i = 0 to 16 : f32, f32 {{
+      %s = loop.reduce {{arith.addf}} %e = 0 to {features} : f32 {{
+        {load("a", "%q[%m, %e]", taken, few)}
+        {load("b", "%k[%i, %e]", taken, many)}
+        %ab = arith.mulf %a, %b : f32
+        loop.yield %ab : f32
+      }}
+      {load("c", "%v[%i, %d]", values, many)}
+      loop.yield %s, %c : f32, f32
+    }} combine (%m0: f32, %o0: f32, %m1: f32, %o1: f32) identity [0xff800000 : f32, 0.0 : f32] {{
+      %top = arith.maximumf %m0, %m1 : f32
+      %above = arith.maximumf %top, %low : f32
+      %within = arith.minimumf %above, %high : f32
+      %d0 = arith.subf %m0, %within : f32
+      %w0 = math.exp %d0 : f32
+      %d1 = arith.subf %m1, %within : f32
+      %w1 = math.exp %d1 : f32
+      %b0 = arith.mulf %o0, %w0 : f32
+      %b1 = arith.mulf %o1, %w1 : f32
+      %r = arith.addf %b0, %b1 : f32
+      loop.yield %top, %r : f32, f32
+    }}
+    loop.store %o, %out[%m, %d] : memref<{few}xf32>
+  }}
+  func.return
+}}
+"""
+
+
+SCORES = _scores()
+MIXED = SCORES.replace("arith.mulf %a, %b :", 'arith.mulf %a, %b {deplodock.precision = "high"} :')
+COMBINED = """func.func @k(%x: memref<8xf32>, %out: memref<8xf32>) {
+  tile.launch (%t = 8 : thread, %u = 8 : lane %t) {
+    %a = loop.load %x[%u] : memref<8xf32>
+    %max = tile.combine {arith.maximumf} %a over (%u) : f32
+    loop.store %max, %out[%t] : memref<8xf32>
+  }
+  func.return
+}
+"""
+
+
+def _fast(text: str) -> str:
+    return re.sub(r"(math.exp %d.)", r"\1 fastmath<afn>", text)
+
+
 REFUSED = [
+    (COMBINED, "stream-tile", "the launch has lane axes already"),
+    (ROWS, "tileify,stream-tile", "the launch has no streaming reduction of products"),
+    (
+        _scores(rows="8 : block"),
+        "stream-tile",
+        "its points are divided already; stream-tile runs behind tileify",
+    ),
+    (_scores(rows="%rows : thread"), "stream-tile", "the extent of %m is not constant"),
+    (
+        _scores(features=1024),
+        "stream-tile",
+        "its tile takes 538624 bytes of shared memory, above the 232448 of a CTA; give m or n",
+    ),
+    (
+        SCORES,
+        "stream-tile{m=16 engine=mma}",
+        "mma reads f32 as TF32, which the precision of the product does not allow",
+    ),
+    (MIXED, "stream-tile{m=16 engine=mma}", "mma takes products of one precision, not high and highest"),
+    (
+        _scores(taken="bf16", values="bf16"),
+        "stream-tile{m=16 engine=mma}",
+        "the exponentials are not fastmath<afn>, so weights may not be rounded to bf16",
+    ),
+    (
+        _fast(_scores(taken="bf16", values="bf16")),
+        "stream-tile{m=16 warp=32 engine=mma}",
+        "the 16 rows of a CTA are no multiple of the 32 of a warp",
+    ),
+    (_fast(_scores(taken="bf16")), "stream-tile{m=16 engine=mma}", "mma does not multiply weights by f32"),
     (TWO_ROWS, "tensor-tile", "the rows of a CTA run along 2 axes of constant extent, not along one"),
     (BESIDE, "tensor-tile", "the loop over %k holds arith.constant besides its product"),
     (OUTSIDE, "tensor-tile", "%b is read outside the loop over %k"),
