@@ -17,7 +17,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
-from deplodock.analysis.affine.linear import Linear, to_map
+from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
 from deplodock.analysis.shape.nest import scans_along
 from deplodock.analysis.shape.roles import is_part_of
 from deplodock.dialects import loop, tile
@@ -285,6 +285,25 @@ def read_at(load: loop.LoadOp, forms: Sequence[Linear], source: SSAValue | None 
     read.location = load.location
     read.result.name_hint = load.result.name_hint
     return read
+
+
+def moved_read(
+    load: loop.LoadOp, places: Mapping[SSAValue, Linear], forms: Sequence[Linear] | None = None
+) -> loop.LoadOp:
+    """The same read at other coordinates; `forms` are its subscripts, by default those that it has now.
+
+    An index among the places stays one where a subscript takes the coordinate as it is, and counts by what it is
+    computed from where one divides it.
+    """
+    moved = list(subscripts_of(load) if forms is None else forms)
+    for root, place in places.items():
+        whole = place
+        for index in place.roots():
+            whole = whole.substitute(index, form_of_value(index))
+        for dim, form in enumerate(moved):
+            is_plain = not (form - Linear.of(root, form.coefficient(root))).depends_on(root)
+            moved[dim] = form.substitute(root, place if is_plain else whole)
+    return read_at(load, moved)
 
 
 def read_from(rewriter: PatternRewriter, load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> None:

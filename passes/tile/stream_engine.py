@@ -74,7 +74,7 @@ from deplodock.dialects.kernel.wgmma import DEPTH
 from deplodock.dialects.precision import precision_of, set_precision_of
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.loop.masks import comparison
-from deplodock.passes.tile.edits import Part, append_digit, append_lane, places_at, read_at, total_of
+from deplodock.passes.tile.edits import Part, append_digit, append_lane, moved_read, places_at, total_of
 from deplodock.passes.tile.rule import Skip
 from deplodock.passes.tile.stream_steps import StreamTiling
 from deplodock.schedule.choose.long_rows import row_pitch
@@ -297,14 +297,6 @@ def factor_read(factor: SSAValue) -> loop.LoadOp:
     load = read_of(factor)
     assert load is not None, "factors that are computed are refused"
     return load
-
-
-def moved_read(load: loop.LoadOp, places: Mapping[SSAValue, Linear]) -> loop.LoadOp:
-    """The same read at other coordinates."""
-    forms = subscripts_of(load)
-    for root, place in places.items():
-        forms = [form.substitute(root, place) for form in forms]
-    return read_at(load, forms)
 
 
 def _as_one(places: Mapping[SSAValue, Sequence[Part]]) -> dict[SSAValue, Linear]:

@@ -34,52 +34,32 @@ lane's. With `slices` several warps share a chunk of k, and a combine adds their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, MemRefType, UnitAttr
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir import BlockArgument, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
-from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Linear, condition_of, form_of_value, subscripts_of, to_map
+from deplodock.analysis.access.boxes import boxes_of
+from deplodock.analysis.access.slabs import slab_of
+from deplodock.analysis.affine.linear import Linear, condition_of, extent_or_one, subscripts_of
 from deplodock.analysis.machine.atoms import NoAtomError, narrow_factors, walks_neighbours, warp_share
-from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, capability, has_feature, target_at
+from deplodock.analysis.machine.targets import ACCESS_BYTES, WARP, target_at
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
-from deplodock.analysis.shape.footprint import gathered_footprint, register_footprint
 from deplodock.analysis.shape.masking import adds_zero
-from deplodock.analysis.shape.roles import (
-    Contraction,
-    accumulating_loops,
-    contraction_of,
-    is_part_of,
-    low_read_of,
-    read_of,
-)
+from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of, low_read_of, read_of
 from deplodock.dialects import loop, math_ext, tile
-from deplodock.dialects.engines import MMA, Engine, engine_names, reads_slabs
-from deplodock.dialects.interfaces import Feature
+from deplodock.dialects.engines import MMA, WGMMA, Engine, engine_names, reads_slabs, row_of
+from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
+from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
-from deplodock.passes.tile.edits import (
-    Axis,
-    Part,
-    append_axis,
-    append_lane,
-    drop_axis,
-    read_at,
-    read_from,
-    recompute,
-    reorder,
-    total_of,
-)
-from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded
-from deplodock.passes.tile.warpgroup_tile import WarpgroupMatch, apply_warpgroups, check_warpgroups, contracts_of
+from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, require_engine
+from deplodock.passes.tile.tensor_engine import Match, apply
 from deplodock.schedule.choose.sizes import READS, WARP_TILE
 
 Side: TypeAlias = Literal["m", "n"]
@@ -104,15 +84,8 @@ class TensorTilePass(LaunchRule):
     slices: int = option(1, Integers((1, 2, 4, 8)), "warps that share a chunk of k, of the engine of warps")
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        found, row = _found(launch, self)
-        if reads_slabs(self.engine):
-            rows, columns = self.sides
-            if self.slices > 1:
-                raise Skip("the warps of a warpgroup share no chunk of k; slices are of mma")
-            check_warpgroups(found, rows, columns)
-            apply_warpgroups(rewriter, launch, found, rows)
-        else:
-            _apply(rewriter, launch, _matched(launch, found, row, self))
+        found = _found(launch, self)
+        apply(rewriter, launch, (_of_warpgroups if found.engine.reads_slabs else _of_warps)(launch, found, self))
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -120,35 +93,8 @@ class TensorTilePass(LaunchRule):
         return (self.m, self.n) if self.rows == "m" else (self.n, self.m)
 
 
-@dataclass(frozen=True)
-class _Match:
-    """A contraction that the tensor cores can compute, and its tile; m is the side of the instruction's rows."""
-
-    engine: Engine
-    inner: loop.ReduceOp
-    """The loop whose iterations yield the products."""
-    m: BlockArgument
-    n: BlockArgument
-    pairs: Sequence[tuple[loop.LoadOp, loop.LoadOp]]
-    """The factors of each product, the left one first."""
-    masks: Sequence[loop.WhereOp]
-    """The conditions on k, beyond which both factors are zero."""
-    warp_m: int
-    warp_n: int
-    columns: int
-    """The extent of n, in whole instructions."""
-    depth: int
-    """The neighbours along k that a lane takes at once."""
-    parts: int
-    """How many of those a lane takes before the products."""
-    slices: int
-    """The warps that share a chunk."""
-    is_direct: bool
-    """Whether a factor is read from global memory."""
-
-
-def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch, Engine]:
-    """The contraction of a launch that an engine can compute, and the instruction of a warp for it.
+def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> Match:
+    """The contraction of a launch that an engine can compute, without the sizes of its tile.
 
     Raises Skip where there is none.
     """
@@ -158,9 +104,7 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
         raise Skip("the launch has no contraction")
     if launch.bound_to(Binding.REGISTER):
         raise Skip("the launch has register axes already; tensor-tile stands in place of register-tile")
-    feature = Feature.WARPGROUPS if reads_slabs(rule.engine) else Feature.MMA
-    if not has_feature(target_at(launch), feature):
-        raise Skip(f"sm_{capability(target_at(launch))} has no {feature}")
+    require_engine(launch, rule.engine)
     try:
         row, found = narrow_factors(roles, MMA)
     except NoAtomError as error:
@@ -181,15 +125,16 @@ def _found(launch: tile.LaunchOp, rule: TensorTilePass) -> tuple[WarpgroupMatch,
     for load in loads:
         if reads_slabs(rule.engine) or not walks_neighbours(load, roles.innermost.iv):
             _check_slab(load)
-    return WarpgroupMatch(m, n, roles.innermost, pairs, masks, low), row
+    return Match(row_of(rule.engine, row), m, n, roles.innermost, pairs, masks, low)
 
 
 def _is_along(load: loop.LoadOp, axis: SSAValue) -> bool:
     return any(form.depends_on(axis) for form in subscripts_of(load))
 
 
-def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: TensorTilePass) -> _Match:
-    """What the rule rewrites for the tensor cores of warps. Raises Skip where it cannot."""
+def _of_warps(launch: tile.LaunchOp, found: Match, rule: TensorTilePass) -> Match:
+    """A contraction with the tile of each warp. Raises Skip where it has none."""
+    row = found.engine
     loads = [load for pair in found.pairs for load in pair]
     is_near = all(walks_neighbours(load, found.inner.iv) for load in loads)
     is_direct = any(tile.memory_of(load.source) is None for load in loads)
@@ -208,21 +153,26 @@ def _matched(launch: tile.LaunchOp, found: WarpgroupMatch, row: Engine, rule: Te
         lefts = {left.source for left, _ in found.pairs}
         blocks, at_once = share // (row.column.extent * depth), READS * row.m // (warp_m * row.held[0] * len(lefts))
         parts = next(n for n in range(max(parts, min(blocks, at_once)), 0, -1) if blocks % n == 0)
-    return _Match(
-        row,
-        found.inner,
-        found.m,
-        found.n,
-        found.pairs,
-        found.masks,
-        warp_m,
-        warp_n,
-        whole,
-        depth,
-        parts,
-        rule.slices,
-        is_direct,
+    return replace(
+        found,
+        team_m=warp_m,
+        team_n=warp_n,
+        columns=whole,
+        depth=depth,
+        parts=parts,
+        slices=rule.slices,
+        is_direct=is_direct,
     )
+
+
+def _of_warpgroups(launch: tile.LaunchOp, found: Match, rule: TensorTilePass) -> Match:
+    """A contraction with the tile of each warpgroup, which has all columns. Raises Skip where it has none."""
+    rows, columns = rule.sides
+    if rule.slices > 1:
+        raise Skip("the warps of a warpgroup share no chunk of k; slices are of mma")
+    _check_warpgroups(found, rows, columns)
+    whole = extent_or_one(found.n)
+    return replace(found, team_m=rows, team_n=whole, columns=whole)
 
 
 def _thread_axis(launch: tile.LaunchOp, axes: Sequence[SSAValue], what: str) -> BlockArgument:
@@ -303,188 +253,49 @@ def _check_threads(launch: tile.LaunchOp, warps: int) -> None:
         raise Skip(f"warps of so few outputs make {threads} threads of a CTA, above {most}")
 
 
-class _Axes:
-    """The axes of a launch that stand for those of a contraction, and the coordinates that they make."""
-
-    def __init__(self, rewriter: PatternRewriter, launch: tile.LaunchOp, match: _Match) -> None:
-        self.rewriter = rewriter
-        self.launch = launch
-        row, lanes = match.engine, match.engine.column.extent
-        self.m_hint, self.n_hint = (_hint(axis, "_t") for axis in (match.m, match.n))
-        self.k_hint = _hint(match.inner.iv, "i")
-        m_warps = self._some((launch.extent(match.m) or 1) // match.warp_m, Binding.THREAD, f"{self.m_hint}_w")
-        n_warps = self._some(match.columns // match.warp_n, Binding.THREAD, f"{self.n_hint}_w")
-        m_group = self._one(row.row.extent, Binding.THREAD, f"{self.m_hint}_g")
-        n_thread = self._one(lanes, Binding.THREAD, f"{self.n_hint}_t")
-        m_atoms = self._some(match.warp_m // row.m, Binding.REGISTER, f"{self.m_hint}_i")
-        n_atoms = self._some(match.warp_n // row.n, Binding.REGISTER, f"{self.n_hint}_j")
-        m_half = self._one(row.held[0], Binding.REGISTER, f"{self.m_hint}_h")
-        n_pair = self._one(row.held[1], Binding.REGISTER, f"{self.n_hint}_r")
-        k_parts = self._some(match.parts, Binding.REGISTER, f"{self.k_hint}_u")
-        vector = self._one(match.depth, Binding.REGISTER, f"{self.k_hint}_v")
-        k_lane = append_lane(self.rewriter, launch, n_thread, f"{self.k_hint}_t")
-        n_group = append_lane(self.rewriter, launch, m_group, f"{self.n_hint}_g")
-        self.slices: list[SSAValue] = []
-        self.shared: dict[SSAValue, SSAValue] = {}
-        """The lane axes, carried by slices, that stand for register axes once the sums of slices are added."""
-        self._slice(match.slices, [n_pair, *n_atoms, *m_atoms, m_half])
-        threads = [*m_warps, *n_warps, *self.slices, m_group, n_thread]
-        self.registers = [*m_atoms, *n_atoms, m_half, n_pair, *k_parts, vector]
-        self.order = [*threads, *self.registers, k_lane, n_group, *self.shared.values()]
-        self.folded = [k_lane, *k_parts, vector]
-        self.moved = n_group
-        self.place = AffineMap(2, 0, (AffineExpr.dimension(0) * row.column.step + AffineExpr.dimension(1),))
-        self.place_axes = [n_thread, n_pair]
-        m_outer = [*((axis, match.warp_m) for axis in m_warps), *((axis, row.m) for axis in m_atoms)]
-        n_outer = [*((axis, match.warp_n) for axis in n_warps), *((axis, row.n) for axis in n_atoms)]
-        group, half = (row.held[0], 1) if match.is_direct else (1, row.row.extent)
-        self.rows: list[Part] = [*m_outer, (m_half, half), (m_group, group)]
-        self.columns: list[Part] = [*n_outer, (n_thread, row.column.step), (n_pair, 1)]
-        self.right_columns: list[Part] = [*n_outer, (n_group, 1)]
-        self._along_k(match, k_lane, k_parts, vector)
-
-    def _along_k(self, match: _Match, lane: SSAValue, parts: Sequence[SSAValue], vector: SSAValue) -> None:
-        """The coordinate along k: neighbours of a lane side by side in a slab, of all lanes in global memory."""
-        trips, lanes = match.inner.trips, match.engine.column.extent
-        assert trips is not None
-        share, taken = trips // match.slices, lanes * match.depth * match.parts
-        self.steps = share // taken
-        is_together = bool(parts) or match.is_direct
-        self.step = taken if is_together else match.depth
-        """What a step along k adds to it."""
-        slices, stride = list[Part](), share
-        for axis in reversed(self.slices):
-            slices.insert(0, (axis, stride))
-            stride *= self.launch.extent(axis) or 1
-        self.k: list[Part] = [*slices, (lane, match.depth if is_together else share // lanes)]
-        self.near: list[Part] = [*((axis, lanes * match.depth) for axis in parts), (vector, 1)]
-
-    def _slice(self, slices: int, registers: Sequence[SSAValue]) -> None:
-        """Add the thread axes of slices: one for each register axis whose sums they can share, and one for the rest."""
-        extents = {axis: self.launch.extent(axis) or 1 for axis in registers}
-        carriers: dict[SSAValue, SSAValue] = {}
-        for axis in registers:
-            if slices > 1 and slices % extents[axis] == 0:
-                carriers[axis] = self._one(extents[axis], Binding.THREAD, f"{self.k_hint}_w")
-                slices //= extents[axis]
-        self.slices = [*self._some(slices, Binding.THREAD, f"{self.k_hint}_w"), *carriers.values()]
-        for axis, carrier in carriers.items():
-            self.shared[axis] = append_lane(self.rewriter, self.launch, carrier, f"{axis.name_hint}l")
-
-    def taken(self, parts: Sequence[Part]) -> list[Part]:
-        """A coordinate of the output once the slices are added."""
-        return [(self.shared.get(axis, axis), stride) for axis, stride in parts]
-
-    def _one(self, extent: int, binding: Binding, name: str) -> SSAValue:
-        return append_axis(self.rewriter, self.launch, Axis(extent, binding, name))
-
-    def _some(self, extent: int, binding: Binding, name: str) -> list[SSAValue]:
-        """An axis, none where it has one coordinate."""
-        return [self._one(extent, binding, name)] if extent > 1 else []
+def _check_warpgroups(match: Match, rows: int, columns: int) -> None:
+    """Raises Skip where the tile of a CTA is none of warpgroups of so many rows, and columns at most."""
+    m, n = extent_or_one(match.m), extent_or_one(match.n)
+    type = match.pairs[0][0].result.type
+    if rows % ROWS:
+        raise Skip(f"a warpgroup computes a multiple of {ROWS} rows, not {rows}")
+    if m % rows:
+        raise Skip(f"the {m} rows of a CTA are no multiple of the {rows} of a warpgroup")
+    if n not in columns_of(type):
+        raise Skip(f"the {n} columns of a CTA are no multiple of 8 up to 256")
+    if n > columns:
+        raise Skip(f"the {n} columns of a CTA are more than the {columns} of a warpgroup")
+    if match.inner.trips is None or match.inner.trips % depth_of(type):
+        raise Skip(f"a chunk of {match.inner.trips} elements of k is no multiple of the {depth_of(type)} of a product")
+    outer = match.inner.parent_op()
+    if not isinstance(outer, loop.ReduceOp) or not any(isinstance(op, tile.StageOp) for op in outer.body.block.ops):
+        raise Skip("its chunk has several loops; run chunk-matmul-k with kv=1")
+    sums = match.inner.results
+    if tuple(outer.yielded) != tuple(sums) or not all(total.has_one_use() for total in sums):
+        raise Skip("the sum of a chunk is used by something else than the sum of all")
+    if (threads := m // rows * WARPGROUP) > 1024:
+        raise Skip(f"warpgroups of so few rows make {threads} threads of a CTA, above 1024")
+    lefts, rights = zip(*match.pairs, strict=True)
+    if match.is_split and (lacking := [load for load in rights if load not in match.low]):
+        raise Skip(f"{label(lacking[0].source)}: {WGMMA} reads the low parts of its right factor, and none are stored")
+    for load in dict.fromkeys((*rights, *match.low.values()) if match.holds_left else (*lefts, *rights)):
+        if (reason := _unreadable(load, match.inner.iv)) is not None:
+            raise Skip(reason)
 
 
-def _hint(value: SSAValue, suffix: str) -> str:
-    return (value.name_hint or "a").removesuffix(suffix)
-
-
-def _apply(rewriter: PatternRewriter, launch: tile.LaunchOp, match: _Match) -> None:
-    """Replace the axes of the tile and the loop along k."""
-    kept = [axis for axis in launch.axes if axis not in (match.m, match.n)]
-    forms = {load: subscripts_of(load) for pair in match.pairs for load in pair}
-    axes, columns_of = _Axes(rewriter, launch, match), launch.extent(match.n) or 1
-    rows = recompute(rewriter, match.m, axes.taken(axes.rows), launch.body.block)
-    limit = columns_of if columns_of < match.columns else None
-    columns = recompute(rewriter, match.n, axes.taken(axes.columns), launch.body.block, limit)
-    right_columns = _index(axes.right_columns, f"{axes.n_hint}_o")
-    rows.result.name_hint, columns.result.name_hint = f"{axes.m_hint}_c", f"{axes.n_hint}_c"
-    rewriter.insert(right_columns, InsertPoint.after(columns))
-    left_rows = rows
-    if axes.shared:
-        left_rows = _index(axes.rows, f"{axes.m_hint}_o")
-        rewriter.insert(left_rows, InsertPoint.after(rows))
-    for mask in match.masks:
-        rewriter.erase(mask)
-    made = _steps(match, axes, forms, (left_rows, right_columns))
-    rewriter.replace(match.inner, made)
-    for load in [op for op in made.body.block.ops if isinstance(op, loop.LoadOp)]:
-        if tile.memory_of(load.source) is None:
-            _hold(rewriter, load, axes.registers)
-    if axes.slices:
-        _add_slices(rewriter, made, axes)
-    for axis in (match.m, match.n):
-        drop_axis(rewriter, launch, axis)
-    reorder(rewriter, launch, [*kept, *axes.order])
-
-
-def _steps(
-    match: _Match,
-    axes: _Axes,
-    forms: Mapping[loop.LoadOp, Sequence[Linear]],
-    places: tuple[loop.IndexOp, loop.IndexOp],
-) -> loop.ReduceOp:
-    """The loop along k that yields a contract for each product, with rows and the right factors' columns at places."""
-    inner = match.inner
-    body = Block(arg_types=[IndexType()])
-    body.args[0].name_hint = f"{axes.k_hint}s"
-    k = _index([*axes.k, (body.args[0], axes.step), *axes.near], axes.k_hint)
-    at: dict[SSAValue, loop.IndexOp] = dict(zip((match.m, match.n, inner.iv), (*places, k), strict=True))
-    moved = {load: _moved(load, form, at) for load, form in forms.items()}
-    contracts = contracts_of(
-        match.engine.name,
-        inner,
-        [(moved[left].result, moved[right].result) for left, right in match.pairs],
-        axes.folded,
-        tile.Places([axes.moved], axes.place, axes.place_axes),
-    )
-    body.add_ops([k, *moved.values(), *contracts, loop.YieldOp(*(contract.result for contract in contracts))])
-    made = loop.ReduceOp(axes.steps, Region(body), inner.identities, inner.combiner.clone())
-    if not match.is_direct or axes.steps == 1:
-        made.properties["unroll"] = UnitAttr()
-    made.location = inner.location
-    for result, old in zip(made.results, inner.results, strict=True):
-        result.name_hint = old.name_hint
-    return made
-
-
-def _hold(rewriter: PatternRewriter, load: loop.LoadOp, registers: Sequence[SSAValue]) -> None:
-    """Let a thread read a factor from global memory to registers before its products; elements outside are zero."""
-    footprint = register_footprint(load, registers) or gathered_footprint(load, registers)
-    assert footprint is not None, "subscripts are forms of coordinates"
-    type = MemRefType(load.result.type, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
-    stage = tile.StageOp(load.source, *footprint.map(), type)
-    stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None
-    rewriter.insert(stage, InsertPoint.before(load))
-    read_from(rewriter, load, stage.slab, footprint.readers[0].subscripts)
-
-
-def _add_slices(rewriter: PatternRewriter, made: loop.ReduceOp, axes: _Axes) -> None:
-    """Let a combine add the sums of the warps that share a chunk; each keeps a share of them."""
-    total = made
-    while isinstance(outer := total.parent_op(), loop.ReduceOp) and is_part_of(total, outer):
-        total = outer
-    map, lanes = to_map([Linear.of(lane) for lane in axes.shared.values()])
-    at = tile.Places(list(axes.shared), map, lanes)
-    combined = tile.CombineOp(total.results, axes.slices, total.identities, total.combiner.clone(), at)
-    combined.location = total.location
-    rewriter.insert(combined, InsertPoint.after(total))
-    for result, old in zip(combined.results, total.results, strict=True):
-        result.name_hint, old.name_hint = old.name_hint, None
-        rewriter.replace_uses_with_if(old, result, lambda use: use.operation is not combined)
-
-
-def _index(parts: Sequence[Part], name: str) -> loop.IndexOp:
-    """A coordinate that is a sum of parts."""
-    made = loop.IndexOp(*to_map([total_of(parts)]))
-    made.result.name_hint = name
-    return made
-
-
-def _moved(load: loop.LoadOp, forms: Sequence[Linear], places: Mapping[SSAValue, loop.IndexOp]) -> loop.LoadOp:
-    """The same read at other coordinates."""
-    subscripts: list[Linear] = []
-    for form in forms:
-        for root, index in places.items():
-            is_plain = form.coefficient(root) and not (form - Linear.of(root, form.coefficient(root))).depends_on(root)
-            form = form.substitute(root, Linear.of(index.result) if is_plain else form_of_value(index.result))
-        subscripts.append(form)
-    return read_at(load, subscripts)
+def _unreadable(load: loop.LoadOp, depth: SSAValue) -> str | None:
+    """Why no swizzled boxes fill the slab of a factor so that the engine reads it along k, `depth`; None if some do."""
+    stage, type, name = load.source.owner, loop.memref_of(load.source), label(load.source)
+    if not isinstance(stage, tile.StageOp):
+        return f"{name} is filled by no tile.stage, and {WGMMA} reads slabs that come in boxes"
+    if any(form != Linear.of(root) for form in subscripts_of(load) for root in form.roots()):
+        return f"{name}: {WGMMA} reads neighbouring rows of a slab, and its rows are read in steps"
+    size = element_bytes(type.element_type)
+    if size != 2 and not walks_neighbours(load, depth):
+        kind = "bytes" if size == 1 else str(type.element_type)
+        return f"{name}: {WGMMA} reads {kind} along k, and the rows of its slab run along another axis"
+    if isinstance(boxes := boxes_of(slab_of(stage)), str):
+        return f"{name}: {WGMMA} reads slabs that come in boxes: {boxes}"
+    if (row := type.get_shape()[-1] * size) % min(SPANS):
+        return f"{name}: {WGMMA} reads swizzled slabs: rows of {row} bytes are no multiple of {min(SPANS)}"
+    return None
