@@ -48,7 +48,7 @@ class _Writer:
     functions: tuple[str, ...] = ()
 
 
-_FILES = {
+FILES = {
     "cluster": _Writer("cluster_barrier cluster_move", ("cluster_",)),
     "copies": _Writer("move commit_group wait_group", ("copy_async_",)),
     "grid": _Writer("await_launches fence ticket", ("await_launches", "take_")),
@@ -61,7 +61,7 @@ _FILES = {
 """The files of kinds of operations, in the order of their device functions in a text. Each is imported for kernels that
 have such operations: its `TEXTS` write them, and its `HELPERS` are the device functions that they call."""
 
-_FILE_OF = {f"kernel.{name}": part for part, has in _FILES.items() for name in has.operations.split()}
+_FILE_OF = {f"kernel.{name}": part for part, has in FILES.items() for name in has.operations.split()}
 """The file of each operation that has one."""
 
 _POOLS = {alignment: f"shared_memory_{alignment}" for alignment in (16, 128, 256, 512, 1024)}
@@ -109,7 +109,7 @@ def print_module(module: ModuleOp) -> str:
         )
     printed = [_KernelPrinter(function).text() for function in functions]
     calls = set(scalars.CALL.findall("\n".join(printed)))
-    parts = [_part(part) for part, has in _FILES.items() if any(call.startswith(has.functions) for call in calls)]
+    parts = [_part(part) for part, has in FILES.items() if any(call.startswith(has.functions) for call in calls)]
     helpers = [part.HELPERS[name] for part in (scalars, *parts) for name in part.HELPERS if name in calls]
     has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
     text = "\n".join([*([_part("tma").TYPE] if has_maps else []), *helpers, *printed])
@@ -127,7 +127,7 @@ def _part(name: str) -> Any:
 def _is_reserved(name: str) -> bool:
     """Whether a name belongs to what a text may use."""
     return name in _RESERVED or any(
-        name in _part(part).HELPERS for part, has in _FILES.items() if name.startswith(has.functions)
+        name in _part(part).HELPERS for part, has in FILES.items() if name.startswith(has.functions)
     )
 
 

@@ -1,6 +1,7 @@
 """The architecture as a test: which folder may import which, no import cycles, no hidden or heavy imports."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from sources import tree_of
+
+from deplodock.loading import loaded
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -198,6 +201,23 @@ def test_own_modules_are_imported_by_name_in_registries_alone() -> None:
     calls = [call for module, path in sources().items() for call in by_name(module, tree_of(path))]
     made = {(module, function) for module, function, name in calls if name is None or name.startswith("deplodock")}
     assert made == REGISTRIES | {("deplodock.tools.start", "import_torch")}
+
+
+def places() -> set[str]:
+    """The texts that name something of a module of ours to `loading.loaded`, or in a table whose entries are loaded."""
+    texts = {
+        node.value
+        for path in sources().values()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return {text for text in texts if re.fullmatch(r"deplodock(\.\w+)+:\w+", text)}
+
+
+def test_what_is_loaded_by_a_place_is_there() -> None:
+    assert len(places()) > 5
+    for place in places():
+        assert callable(loaded(place)), place
 
 
 def test_imports_are_absolute() -> None:
