@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import astuple, dataclass
+from functools import cache
 from typing import Any
 
 from deplodock.analysis.shape.roundings import Roundings
@@ -71,6 +72,7 @@ def pairwise() -> list[Combination]:
     return chosen
 
 
+@cache
 def _pairs(one: Combination) -> set[tuple[Any, ...]]:
     return set(itertools.combinations(enumerate(astuple(one)), 2))
 
