@@ -35,7 +35,7 @@ def told(caplog: pytest.LogCaptureFixture, count: int, **cache: str) -> list[str
 
 
 def test_a_static_cache_takes_two_sets_of_shapes(caplog: pytest.LogCaptureFixture) -> None:
-    messages = told(caplog, 6, cache_implementation="static")
+    messages = told(caplog, 4, cache_implementation="static")
     assert len(messages) == 2
     assert all("as 1 programs" in message and "its set 1 of shapes" in message for message in messages)
 
