@@ -31,13 +31,9 @@ class AsyncCopyPass(LaunchRule):
     bytes: int = option(min(ASYNC_BYTES), OneOf(ASYNC_BYTES), "the narrowest copies of a thread that are worth it")
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _fill(rewriter, launch, self.bytes)
-
-
-def _fill(rewriter: PatternRewriter, launch: tile.LaunchOp, narrowest: int) -> None:
-    if capability(target := target_at(launch)) < FIRST_ASYNC_COPIES:
-        raise Skip(f"{target.arch.data} has no asynchronous copies; they need sm_{FIRST_ASYNC_COPIES}")
-    fill_by(rewriter, "async", launch, lambda op: _refusal(op, narrowest))
+        if capability(target := target_at(launch)) < FIRST_ASYNC_COPIES:
+            raise Skip(f"{target.arch.data} has no asynchronous copies; they need sm_{FIRST_ASYNC_COPIES}")
+        fill_by(rewriter, "async", launch, lambda op: _refusal(op, self.bytes))
 
 
 def _refusal(op: tile.StageOp, narrowest: int) -> str | None:

@@ -79,48 +79,44 @@ class BlockifyLaunchPass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _blockify(rewriter, launch, self)
-
-
-def _blockify(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: BlockifyLaunchPass) -> None:
-    parts = launch.ctas
-    if any(axis not in folded(launch) for axis in parts):
-        raise Skip("the launch has block axes already")
-    if not launch.axes:
-        raise NothingToDo("the launch has no axes")
-    if staged(launch):
-        raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
-    if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
-        raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
-    if launch.carried_axes():
-        raise Skip("the launch has lane axes; blockify-launch runs before what adds those")
-    require_constant(launch, launch.axes)
-    roles = contraction_of(launch)
-    sizes = _tile_sizes(launch, rule, roles)
-    chosen = dict(sizes)
-    uneven = roundings(launch, chosen)
-    if not uneven and all(size == launch.extent(axis) for axis, size in sizes):
-        raise NothingToDo("the launch fits one CTA")
-    if rule.occupancy is not None:
-        launch.properties["occupancy"] = IntegerAttr(rule.occupancy, i64)
-        rewriter.notify_op_modified(launch)
-    for rounding in uneven:
-        rounding.apply(rewriter)
-    blocks: list[SSAValue] = []
-    rows: list[SSAValue] = []
-    threads: list[SSAValue] = []
-    for axis in launch.bound_to(Binding.THREAD):
-        is_row = roles is not None and axis in roles.m
-        outer, inner = _bind(rewriter, launch, axis, chosen[axis]) if axis in chosen else ([], [axis])
-        blocks += outer
-        rows += outer if is_row else []
-        threads += inner
-    _settle(rewriter, launch)
-    if rows and _runs_longer(launch, rows[-1]):
-        blocks = [_backwards(rewriter, launch, rows[-1]), *(axis for axis in blocks if axis is not rows[-1])]
-    elif rows:
-        blocks = _raster(rewriter, launch, blocks, rows[-1], rule.raster)
-    reorder(rewriter, launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
+        parts = launch.ctas
+        if any(axis not in folded(launch) for axis in parts):
+            raise Skip("the launch has block axes already")
+        if not launch.axes:
+            raise NothingToDo("the launch has no axes")
+        if staged(launch):
+            raise Skip("inputs are staged for the whole launch; blockify-launch runs before stage-inputs")
+        if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
+            raise Skip("the launch has a register tile; blockify-launch runs before register-tile")
+        if launch.carried_axes():
+            raise Skip("the launch has lane axes; blockify-launch runs before what adds those")
+        require_constant(launch, launch.axes)
+        roles = contraction_of(launch)
+        sizes = _tile_sizes(launch, self, roles)
+        chosen = dict(sizes)
+        uneven = roundings(launch, chosen)
+        if not uneven and all(size == launch.extent(axis) for axis, size in sizes):
+            raise NothingToDo("the launch fits one CTA")
+        if self.occupancy is not None:
+            launch.properties["occupancy"] = IntegerAttr(self.occupancy, i64)
+            rewriter.notify_op_modified(launch)
+        for rounding in uneven:
+            rounding.apply(rewriter)
+        blocks: list[SSAValue] = []
+        rows: list[SSAValue] = []
+        threads: list[SSAValue] = []
+        for axis in launch.bound_to(Binding.THREAD):
+            is_row = roles is not None and axis in roles.m
+            outer, inner = _bind(rewriter, launch, axis, chosen[axis]) if axis in chosen else ([], [axis])
+            blocks += outer
+            rows += outer if is_row else []
+            threads += inner
+        _settle(rewriter, launch)
+        if rows and _runs_longer(launch, rows[-1]):
+            blocks = [_backwards(rewriter, launch, rows[-1]), *(axis for axis in blocks if axis is not rows[-1])]
+        elif rows:
+            blocks = _raster(rewriter, launch, blocks, rows[-1], self.raster)
+        reorder(rewriter, launch, [*blocks, *parts, *threads, *launch.bound_to(Binding.REGISTER)])
 
 
 def _tile_sizes(

@@ -50,32 +50,28 @@ class ChunkMatmulKPass(LaunchRule):
     kv: int = option(1, Integers((1, 2, 4)), "consecutive elements of k that are read as one vector; 1 for none")
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _chunk(rewriter, launch, self.bk, self.kv)
-
-
-def _chunk(rewriter: PatternRewriter, launch: tile.LaunchOp, bk: int, kv: int) -> None:
-    roles = contraction_of(launch)
-    if roles is None:
-        raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")
-    reduction = roles.reduction
-    if roles.innermost is not reduction:
-        raise Skip("the contraction runs in chunks, or over several axes, already")
-    if staged(launch):
-        raise Skip("inputs are staged; chunk-matmul-k runs before stage-inputs")
-    if reduction.trips is None:
-        raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
-    if bk % kv:
-        raise Skip(f"vectors of {kv} do not divide chunks of {bk}")
-    if reduction.trips <= bk:
-        raise Skip(f"k has {reduction.trips} elements, one chunk of {bk} holds them")
-    outer, inner = split_loop(rewriter, reduction, bk)
-    lanes = [*launch.bound_to(Binding.REGISTER), *(launch.bound_to(Binding.THREAD) if launch.ctas else ())]
-    _leave_out(rewriter, outer, inner, bk, {axis: launch.extent(axis) or 1 for axis in lanes})
-    if kv > 1:
-        assert isinstance(inner, loop.ReduceOp)
-        _, vector = split_loop(rewriter, inner, kv)
-        vector.properties["unroll"] = UnitAttr()
-        rewriter.notify_op_modified(vector)
+        roles = contraction_of(launch)
+        if roles is None:
+            raise Skip("no reduction of the launch is a contraction; chunk-reduce splits others")
+        reduction = roles.reduction
+        if roles.innermost is not reduction:
+            raise Skip("the contraction runs in chunks, or over several axes, already")
+        if staged(launch):
+            raise Skip("inputs are staged; chunk-matmul-k runs before stage-inputs")
+        if reduction.trips is None:
+            raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
+        if self.bk % self.kv:
+            raise Skip(f"vectors of {self.kv} do not divide chunks of {self.bk}")
+        if reduction.trips <= self.bk:
+            raise Skip(f"k has {reduction.trips} elements, one chunk of {self.bk} holds them")
+        outer, inner = split_loop(rewriter, reduction, self.bk)
+        lanes = [*launch.bound_to(Binding.REGISTER), *(launch.bound_to(Binding.THREAD) if launch.ctas else ())]
+        _leave_out(rewriter, outer, inner, self.bk, {axis: launch.extent(axis) or 1 for axis in lanes})
+        if self.kv > 1:
+            assert isinstance(inner, loop.ReduceOp)
+            _, vector = split_loop(rewriter, inner, self.kv)
+            vector.properties["unroll"] = UnitAttr()
+            rewriter.notify_op_modified(vector)
 
 
 def _leave_out(

@@ -39,27 +39,23 @@ class ChunkReducePass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _chunk_launch(rewriter, launch, self.size)
-
-
-def _chunk_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, wanted: int | None) -> None:
-    nest = launch_nest(launch)
-    reductions = nest.reductions()
-    if not reductions:
-        raise Skip("no reduction stands in the launch")
-    if contraction_of(launch) is not None:
-        raise Skip("the reduction is a contraction; chunk-matmul-k divides those")
-    if staged(launch):
-        raise Skip("inputs are staged; chunk-reduce runs before stage-inputs")
-    if wanted is None:
-        sized = [(op, _fitting(launch, op)) for op in reductions]
-    else:
-        sized = [(row_chain(op)[-1], wanted) for op in nest.row_loops()]
-    chunks = [(op, size) for op, size in sized if op.trips is not None and size < op.trips]
-    if not chunks:
-        raise Skip("every loop fits its chunk, or runs in chunks already")
-    for op, size in chunks:
-        split_loop(rewriter, op, size)
+        nest = launch_nest(launch)
+        reductions = nest.reductions()
+        if not reductions:
+            raise Skip("no reduction stands in the launch")
+        if contraction_of(launch) is not None:
+            raise Skip("the reduction is a contraction; chunk-matmul-k divides those")
+        if staged(launch):
+            raise Skip("inputs are staged; chunk-reduce runs before stage-inputs")
+        if self.size is None:
+            sized = [(op, _fitting(launch, op)) for op in reductions]
+        else:
+            sized = [(row_chain(op)[-1], self.size) for op in nest.row_loops()]
+        chunks = [(op, size) for op, size in sized if op.trips is not None and size < op.trips]
+        if not chunks:
+            raise Skip("every loop fits its chunk, or runs in chunks already")
+        for op, size in chunks:
+            split_loop(rewriter, op, size)
 
 
 def _fitting(launch: tile.LaunchOp, op: loop.ReduceOp) -> int:

@@ -64,42 +64,38 @@ class CooperativeReducePass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _distribute_launch(rewriter, launch, self)
+        rows = _rows(launch)
+        threads, vector, outer_threads, as_axes = self.threads, self.vector, self.outer, self.keep == "axes"
+        if as_axes:
+            _check_axes(rows)
+        if (as_axes or vector > 1) and (inner := next(filter(None, map(varying_bound, rows)), None)) is not None:
+            raise Skip(
+                f"the bound of the loop over {label(inner.iv)} varies along the row, so the registers of a "
+                "thread cannot run it together; give vector=1 and keep=loops"
+            )
+        if (buffer := _exchanged(launch)) is not None:
+            raise Skip(f"{label(buffer)} is written and read in the launch, and another thread may be the one to read")
+        if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):
+            raise Skip("outer is for rows of several loops, with keep=loops")
 
-
-def _distribute_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: CooperativeReducePass) -> None:
-    rows = _rows(launch)
-    threads, vector, outer_threads, as_axes = rule.threads, rule.vector, rule.outer, rule.keep == "axes"
-    if as_axes:
-        _check_axes(rows)
-    if (as_axes or vector > 1) and (inner := next(filter(None, map(varying_bound, rows)), None)) is not None:
-        raise Skip(
-            f"the bound of the loop over {label(inner.iv)} varies along the row, so the registers of a "
-            "thread cannot run it together; give vector=1 and keep=loops"
-        )
-    if (buffer := _exchanged(launch)) is not None:
-        raise Skip(f"{label(buffer)} is written and read in the launch, and another thread may be the one to read")
-    if outer_threads > 1 and (as_axes or all(len(row_chain(op)) == 1 for op in rows)):
-        raise Skip("outer is for rows of several loops, with keep=loops")
-
-    extent, step = rows[0].trips, threads * vector
-    known = len(launch.axes)
-    outer: list[Part] = []
-    shared: list[Part] = []
-    if as_axes and extent is not None and extent > step:
-        shared.append((append_axis(rewriter, launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step))
-    if outer_threads > 1:
-        outer.append((append_axis(rewriter, launch, Axis(outer_threads, Binding.THREAD, "u")), 1))
-    shared.append((append_axis(rewriter, launch, Axis(threads, Binding.THREAD, "t")), vector))
-    if vector > 1:
-        shared.append((append_axis(rewriter, launch, Axis(vector, Binding.REGISTER, "v")), 1))
-    if as_axes:
-        _become_axes(rewriter, launch, rows, shared)
-    else:
-        for op in rows:
-            _share(rewriter, op, outer, shared)
-    if rule.lanes == "free":
-        reorder(rewriter, launch, [*launch.axes[known:], *launch.axes[:known]])
+        extent, step = rows[0].trips, threads * vector
+        known = len(launch.axes)
+        outer: list[Part] = []
+        shared: list[Part] = []
+        if as_axes and extent is not None and extent > step:
+            shared.append((append_axis(rewriter, launch, Axis(-(-extent // step), Binding.REGISTER, "i")), step))
+        if outer_threads > 1:
+            outer.append((append_axis(rewriter, launch, Axis(outer_threads, Binding.THREAD, "u")), 1))
+        shared.append((append_axis(rewriter, launch, Axis(threads, Binding.THREAD, "t")), vector))
+        if vector > 1:
+            shared.append((append_axis(rewriter, launch, Axis(vector, Binding.REGISTER, "v")), 1))
+        if as_axes:
+            _become_axes(rewriter, launch, rows, shared)
+        else:
+            for op in rows:
+                _share(rewriter, op, outer, shared)
+        if self.lanes == "free":
+            reorder(rewriter, launch, [*launch.axes[known:], *launch.axes[:known]])
 
 
 def _rows(launch: tile.LaunchOp) -> list[loop.LoopLike]:

@@ -34,30 +34,26 @@ class DoubleBufferPass(LaunchRule):
     depth: int = option(PIPELINE_DEPTH, Integers((2, 3, 4)), "buffers of each slab; at most the steps of the reduction")
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _buffer(rewriter, launch, self.depth)
-
-
-def _buffer(rewriter: PatternRewriter, launch: tile.LaunchOp, depth: int) -> None:
-    found = staged_loops(launch)
-    if not found:
-        raise Skip("no reduction fills a shared slab in each step; run stage-inputs first")
-    if depth == 1:
-        raise Skip("depth 1 is what a slab has without this rule")
-    depths = {
-        stage: depth if reduction.trips is None else min(depth, reduction.trips)
-        for reduction, stages in found
-        for stage in stages
-        if stage.buffers is None
-    }
-    if not depths:
-        raise Skip("the slabs have several buffers already")
-    deeper = {stage: slots for stage, slots in depths.items() if slots > 1}
-    if not deeper:
-        raise Skip("the reductions that fill slabs have a single step")
-    _check_budget(launch, deeper)
-    for stage, slots in deeper.items():
-        stage.properties["buffers"] = IntegerAttr(slots, i64)
-        rewriter.notify_op_modified(stage)
+        found = staged_loops(launch)
+        if not found:
+            raise Skip("no reduction fills a shared slab in each step; run stage-inputs first")
+        if self.depth == 1:
+            raise Skip("depth 1 is what a slab has without this rule")
+        depths = {
+            stage: self.depth if reduction.trips is None else min(self.depth, reduction.trips)
+            for reduction, stages in found
+            for stage in stages
+            if stage.buffers is None
+        }
+        if not depths:
+            raise Skip("the slabs have several buffers already")
+        deeper = {stage: slots for stage, slots in depths.items() if slots > 1}
+        if not deeper:
+            raise Skip("the reductions that fill slabs have a single step")
+        _check_budget(launch, deeper)
+        for stage, slots in deeper.items():
+            stage.properties["buffers"] = IntegerAttr(slots, i64)
+            rewriter.notify_op_modified(stage)
 
 
 def _check_budget(launch: tile.LaunchOp, deeper: dict[tile.StageOp, int]) -> None:

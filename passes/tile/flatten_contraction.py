@@ -48,30 +48,26 @@ class FlattenContractionPass(LaunchRule):
     after = ("tileify",)
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _flatten(rewriter, launch)
-
-
-def _flatten(rewriter: PatternRewriter, launch: tile.LaunchOp) -> None:
-    roles = contraction_of(launch)
-    if roles is None:
-        raise Skip("no reduction of the launch is a contraction")
-    if staged(launch) or any(launch.binding(axis) is not Binding.THREAD for axis in launch.axes):
-        raise Skip("the launch has blocks, registers or slabs; flatten-contraction runs before what makes them")
-    loops = accumulating_loops(roles.reduction)
-    groups = {name: axes for name, axes in (("m", roles.m), ("n", roles.n)) if len(axes) > 1}
-    if len(loops) == 1 and not groups:
-        raise NothingToDo("m, n and k are one axis each")
-    if len(loops) > 1 and not runs_through_windows(roles):
-        raise Skip("k runs in chunks already; flatten-contraction runs before chunk-matmul-k")
-    require_constant(launch, chain(*groups.values()))
-    _check_loops(loops)
-    order: list[SSAValue] = list(launch.axes)
-    for name, axes in groups.items():
-        order[order.index(axes[-1])] = _join_axes(rewriter, launch, name, axes)
-        order = [axis for axis in order if axis not in axes]
-    reorder(rewriter, launch, order)
-    if len(loops) > 1:
-        _join_loops(rewriter, loops)
+        roles = contraction_of(launch)
+        if roles is None:
+            raise Skip("no reduction of the launch is a contraction")
+        if staged(launch) or any(launch.binding(axis) is not Binding.THREAD for axis in launch.axes):
+            raise Skip("the launch has blocks, registers or slabs; flatten-contraction runs before what makes them")
+        loops = accumulating_loops(roles.reduction)
+        groups = {name: axes for name, axes in (("m", roles.m), ("n", roles.n)) if len(axes) > 1}
+        if len(loops) == 1 and not groups:
+            raise NothingToDo("m, n and k are one axis each")
+        if len(loops) > 1 and not runs_through_windows(roles):
+            raise Skip("k runs in chunks already; flatten-contraction runs before chunk-matmul-k")
+        require_constant(launch, chain(*groups.values()))
+        _check_loops(loops)
+        order: list[SSAValue] = list(launch.axes)
+        for name, axes in groups.items():
+            order[order.index(axes[-1])] = _join_axes(rewriter, launch, name, axes)
+            order = [axis for axis in order if axis not in axes]
+        reorder(rewriter, launch, order)
+        if len(loops) > 1:
+            _join_loops(rewriter, loops)
 
 
 def _check_loops(loops: Sequence[loop.ReduceOp]) -> None:

@@ -39,17 +39,13 @@ class MarkUnrollPass(LaunchRule):
     limit: int = option(LOOP_BODY, Integers((200, 600, 1100)), "the most instructions of an unrolled loop")
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _mark_launch(rewriter, launch, self.limit)
-
-
-def _mark_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, limit: int) -> None:
-    marking = Marking(rewriter, launch, limit)
-    known = -1
-    while known < marking.marked:
-        known = marking.marked
-        marking.mark(launch.body.block)
-    if not marking.marked:
-        raise Skip(f"no loop takes at most {limit} instructions unrolled")
+        marking = Marking(rewriter, launch, self.limit)
+        known = -1
+        while known < marking.marked:
+            known = marking.marked
+            marking.mark(launch.body.block)
+        if not marking.marked:
+            raise Skip(f"no loop takes at most {self.limit} instructions unrolled")
 
 
 class Marking:

@@ -39,15 +39,11 @@ class PadSmemPass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _pad_launch(rewriter, launch, self.pad)
-
-
-def _pad_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, pad: int | None) -> None:
-    if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
-        raise Skip("the slabs are slots of a ring already; run pad-smem before pipeline-k-outer")
-    shared = shared_slabs(launch)
-    none = "no slab is staged in shared memory; run stage-inputs first"
-    apply_to_any(shared, lambda stage: _pad_slab(rewriter, launch, stage, shared, pad), none)
+        if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
+            raise Skip("the slabs are slots of a ring already; run pad-smem before pipeline-k-outer")
+        shared = shared_slabs(launch)
+        none = "no slab is staged in shared memory; run stage-inputs first"
+        apply_to_any(shared, lambda stage: _pad_slab(rewriter, launch, stage, shared, self.pad), none)
 
 
 def _pad_slab(

@@ -55,7 +55,33 @@ class PermuteRegisterTilePass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _permute(rewriter, launch, self)
+        roles = contraction_of(launch)
+        if roles is None:
+            _permute_other(rewriter, launch, self)
+            return
+        if launch.carried_axes():
+            raise Skip("tensor-tile has placed the registers as its instruction wants them")
+        if not launch.bound_to(Binding.REGISTER):
+            raise Skip("the launch has no register axes; run register-tile first")
+        vec, lanes = self.vec, self.lanes
+        wanted: dict[str, str] = {name: place for name, place in (("m", self.m), ("n", self.n)) if place is not None}
+        if not wanted and lanes is None:
+            wanted = {"m": "strips", "n": "strips"}
+        moves = [
+            (found, placement)
+            for name, placement in wanted.items()
+            for found in [_tile_along(launch, roles.m if name == "m" else roles.n, name)]
+            if found is not None and _changes(found, placement, vec)
+        ]
+        order = _lane_order(launch, roles, lanes) if lanes is not None else None
+        if not moves and order is None:
+            raise Skip("the register tile is placed so already")
+        axes: list[SSAValue] = list(launch.axes)
+        for found, placement in moves:
+            _place(rewriter, launch, axes, found, placement, vec)
+        if order is not None:
+            _order_lanes(rewriter, launch, axes, order)
+        reorder(rewriter, launch, axes)
 
 
 @dataclass(frozen=True)
@@ -73,36 +99,6 @@ class RegisterTile:
         """Whether each thread owns neighbours."""
         form = form_of(self.index.map.data.results[0], (), [Linear.of(value) for value in self.index.indices])
         return form.coefficient(self.thread) == self.registers and form.coefficient(self.register) == 1
-
-
-def _permute(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:
-    roles = contraction_of(launch)
-    if roles is None:
-        _permute_other(rewriter, launch, rule)
-        return
-    if launch.carried_axes():
-        raise Skip("tensor-tile has placed the registers as its instruction wants them")
-    if not launch.bound_to(Binding.REGISTER):
-        raise Skip("the launch has no register axes; run register-tile first")
-    vec, lanes = rule.vec, rule.lanes
-    wanted: dict[str, str] = {name: place for name, place in (("m", rule.m), ("n", rule.n)) if place is not None}
-    if not wanted and lanes is None:
-        wanted = {"m": "strips", "n": "strips"}
-    moves = [
-        (found, placement)
-        for name, placement in wanted.items()
-        for found in [_tile_along(launch, roles.m if name == "m" else roles.n, name)]
-        if found is not None and _changes(found, placement, vec)
-    ]
-    order = _lane_order(launch, roles, lanes) if lanes is not None else None
-    if not moves and order is None:
-        raise Skip("the register tile is placed so already")
-    axes: list[SSAValue] = list(launch.axes)
-    for found, placement in moves:
-        _place(rewriter, launch, axes, found, placement, vec)
-    if order is not None:
-        _order_lanes(rewriter, launch, axes, order)
-    reorder(rewriter, launch, axes)
 
 
 def _permute_other(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: PermuteRegisterTilePass) -> None:

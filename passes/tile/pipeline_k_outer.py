@@ -78,26 +78,22 @@ class PipelineKOuterPass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _pipeline_launch(rewriter, launch, self)
-
-
-def _pipeline_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: PipelineKOuterPass) -> None:
-    found = staged_loops(launch)
-    if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
-        raise Skip("the slabs are on a ring already")
-    if not found:
-        raise Skip("no reduction fills a shared slab in each step; run stage-inputs first")
-    plans: list[Plan] = []
-    refusals: list[str] = []
-    for reduction, stages in found:
-        try:
-            plans.append(_plan(launch, reduction, stages, rule))
-        except Skip as skip:
-            refusals.append(str(skip))
-    if not plans:
-        raise Skip(refusals[0])
-    for plan in plans:
-        plan.apply(rewriter)
+        found = staged_loops(launch)
+        if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
+            raise Skip("the slabs are on a ring already")
+        if not found:
+            raise Skip("no reduction fills a shared slab in each step; run stage-inputs first")
+        plans: list[Plan] = []
+        refusals: list[str] = []
+        for reduction, stages in found:
+            try:
+                plans.append(_plan(launch, reduction, stages, self))
+            except Skip as skip:
+                refusals.append(str(skip))
+        if not plans:
+            raise Skip(refusals[0])
+        for plan in plans:
+            plan.apply(rewriter)
 
 
 @dataclass(frozen=True)

@@ -58,30 +58,26 @@ class RegisterTilePass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _tile(rewriter, launch, self)
-
-
-def _tile(rewriter: PatternRewriter, launch: tile.LaunchOp, rule: RegisterTilePass) -> None:
-    if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
-        raise Skip("the launch has register axes already")
-    cells = _cells(launch, rule)
-    if not cells:
-        raise Skip("each thread has one output along every axis to tile, or its axes are not constant")
-    for axis, _ in cells:
-        if axis in launch.carried_axes().values():
-            raise Skip(f"{label(axis)} carries lane axes; register-tile runs before what adds those")
-        if (name := _private_slab(launch, axis)) is not None:
-            along = axis.name_hint or "?"
-            raise Skip(f"the register slab %{name} is of one output along %{along}; run stage-inputs later")
-    order: list[SSAValue] = list(launch.axes)
-    registers: list[SSAValue] = []
-    for axis, size in cells:
-        place = order.index(axis)
-        order[place : place + 1], register = _split(rewriter, launch, axis, size)
-        registers.append(register)
-    others = [axis for axis in order if axis not in registers]
-    inner = [axis for axis in others if launch.binding(axis) is Binding.REGISTER]
-    reorder(rewriter, launch, [*(axis for axis in others if axis not in inner), *registers, *inner])
+        if any(axis not in folded(launch) for axis in launch.bound_to(Binding.REGISTER)):
+            raise Skip("the launch has register axes already")
+        cells = _cells(launch, self)
+        if not cells:
+            raise Skip("each thread has one output along every axis to tile, or its axes are not constant")
+        for axis, _ in cells:
+            if axis in launch.carried_axes().values():
+                raise Skip(f"{label(axis)} carries lane axes; register-tile runs before what adds those")
+            if (name := _private_slab(launch, axis)) is not None:
+                along = axis.name_hint or "?"
+                raise Skip(f"the register slab %{name} is of one output along %{along}; run stage-inputs later")
+        order: list[SSAValue] = list(launch.axes)
+        registers: list[SSAValue] = []
+        for axis, size in cells:
+            place = order.index(axis)
+            order[place : place + 1], register = _split(rewriter, launch, axis, size)
+            registers.append(register)
+        others = [axis for axis in order if axis not in registers]
+        inner = [axis for axis in others if launch.binding(axis) is Binding.REGISTER]
+        reorder(rewriter, launch, [*(axis for axis in others if axis not in inner), *registers, *inner])
 
 
 def _cells(launch: tile.LaunchOp, rule: RegisterTilePass) -> list[tuple[SSAValue, int]]:

@@ -46,19 +46,15 @@ class SplitInnerForSwizzlePass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _swizzle_launch(rewriter, launch, self.span)
-
-
-def _swizzle_launch(rewriter: PatternRewriter, launch: tile.LaunchOp, span: int | None) -> None:
-    if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
-        raise Skip("the slabs are slots of a ring already; run split-inner-for-swizzle before pipeline-k-outer")
-    boxed = [op for op in launch.body.walk() if isinstance(op, tile.StageOp) and op.is_tma]
-    if not boxed:
-        raise Skip("no slab comes in boxes; run tma-copy first")
-    plain = [op for op in boxed if not isinstance(loop.memref_of(op.slab).layout, SwizzleAttr)]
-    if not plain:
-        raise NothingToDo("the slabs are swizzled already")
-    apply_to_any(plain, lambda op: _swizzle(rewriter, launch, op, span))
+        if any(isinstance(op, tile.RingOp) for op in launch.body.walk()):
+            raise Skip("the slabs are slots of a ring already; run split-inner-for-swizzle before pipeline-k-outer")
+        boxed = [op for op in launch.body.walk() if isinstance(op, tile.StageOp) and op.is_tma]
+        if not boxed:
+            raise Skip("no slab comes in boxes; run tma-copy first")
+        plain = [op for op in boxed if not isinstance(loop.memref_of(op.slab).layout, SwizzleAttr)]
+        if not plain:
+            raise NothingToDo("the slabs are swizzled already")
+        apply_to_any(plain, lambda op: _swizzle(rewriter, launch, op, self.span))
 
 
 def _swizzle(rewriter: PatternRewriter, launch: tile.LaunchOp, op: tile.StageOp, span: int | None) -> str | None:

@@ -73,33 +73,29 @@ class SplitMatmulKPass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _split(rewriter, launch, self.s, self.over)
-
-
-def _split(rewriter: PatternRewriter, launch: tile.LaunchOp, parts: int | None, over: Way) -> None:
-    roles = contraction_of(launch)
-    if roles is None:
-        raise Skip("no reduction of the launch is a contraction")
-    reduction = roles.reduction
-    if _is_part(launch):
-        raise Skip("k is shared by CTAs already")
-    if staged(launch) or launch.ctas or launch.bound_to(Binding.REGISTER):
-        raise Skip("the launch has blocks, registers or slabs; split-matmul-k runs before what makes them")
-    if wheres(launch.body.block):
-        raise Skip("some points of the launch are inactive, and have no partial sums")
-    if reduction.trips is None:
-        raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
-    require_constant(launch, launch.axes)
-    if parts is None:
-        raise Skip("the tiles fill the SMs of the target without a split")
-    if parts == 1:
-        raise Skip("s=1 leaves k whole")
-    if over == "block":
-        _cut(rewriter, launch, reduction, parts)
-        return
-    if over == "cluster":
-        _check_clusters(launch)
-    _combine(rewriter, launch, reduction, parts, Binding.CLUSTER if over == "cluster" else Binding.BLOCK)
+        roles = contraction_of(launch)
+        if roles is None:
+            raise Skip("no reduction of the launch is a contraction")
+        reduction = roles.reduction
+        if _is_part(launch):
+            raise Skip("k is shared by CTAs already")
+        if staged(launch) or launch.ctas or launch.bound_to(Binding.REGISTER):
+            raise Skip("the launch has blocks, registers or slabs; split-matmul-k runs before what makes them")
+        if wheres(launch.body.block):
+            raise Skip("some points of the launch are inactive, and have no partial sums")
+        if reduction.trips is None:
+            raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
+        require_constant(launch, launch.axes)
+        if self.s is None:
+            raise Skip("the tiles fill the SMs of the target without a split")
+        if self.s == 1:
+            raise Skip("s=1 leaves k whole")
+        if self.over == "block":
+            _cut(rewriter, launch, reduction, self.s)
+            return
+        if self.over == "cluster":
+            _check_clusters(launch)
+        _combine(rewriter, launch, reduction, self.s, Binding.CLUSTER if self.over == "cluster" else Binding.BLOCK)
 
 
 def _check_clusters(launch: tile.LaunchOp) -> None:

@@ -53,34 +53,32 @@ class StreamMatmulKPass(LaunchRule):
     unit: Unit = option("step", Unit, "what CTAs share: the steps of all tiles, or whole tiles")
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _stream(rewriter, launch, self.ctas, self.unit)
-
-
-def _stream(rewriter: PatternRewriter, launch: tile.LaunchOp, ctas: int | None, unit: Unit) -> None:
-    if launch.stream is not None:
-        raise Skip("CTAs share the steps of all tiles already")
-    if (roles := contraction_of(launch)) is None:
-        raise Skip("no reduction of the launch is a contraction")
-    reduction, steps = roles.reduction, roles.reduction.trips
-    if not launch.bound_to(Binding.BLOCK):
-        raise Skip("the launch has no block axes; run blockify-launch first")
-    if launch.bound_to(Binding.CLUSTER) or any(axis in folded(launch) for axis in launch.ctas):
-        raise Skip("k is shared by CTAs already")
-    require_constant(launch, launch.axes)
-    if steps is None:
-        raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
-    ring = _ring(launch, reduction)
-    _check_points(launch)
-    _check_before(launch, reduction)
-    _check_slots(reduction)
-    if ctas is None:
-        raise Skip("each CTA runs a tile")
-    shares = Shares(known_points(launch.ctas), steps, ctas, unit == "tile")
-    if shares.length < (depth := ring.depth.value.data):
-        raise Skip(f"{ctas} CTAs would run {shares.length} steps each, and the ring has {depth} slots; take fewer")
-    launch.stream = IntegerAttr(shares.busy, i64)
-    launch.takes_tiles = UnitAttr() if shares.takes_tiles else None
-    rewriter.notify_op_modified(launch)
+        if launch.stream is not None:
+            raise Skip("CTAs share the steps of all tiles already")
+        if (roles := contraction_of(launch)) is None:
+            raise Skip("no reduction of the launch is a contraction")
+        reduction, steps = roles.reduction, roles.reduction.trips
+        if not launch.bound_to(Binding.BLOCK):
+            raise Skip("the launch has no block axes; run blockify-launch first")
+        if launch.bound_to(Binding.CLUSTER) or any(axis in folded(launch) for axis in launch.ctas):
+            raise Skip("k is shared by CTAs already")
+        require_constant(launch, launch.axes)
+        if steps is None:
+            raise Skip(f"the bound of the loop over {label(reduction.iv)} is not constant")
+        ring = _ring(launch, reduction)
+        _check_points(launch)
+        _check_before(launch, reduction)
+        _check_slots(reduction)
+        if self.ctas is None:
+            raise Skip("each CTA runs a tile")
+        shares = Shares(known_points(launch.ctas), steps, self.ctas, self.unit == "tile")
+        if shares.length < (depth := ring.depth.value.data):
+            raise Skip(
+                f"{self.ctas} CTAs would run {shares.length} steps each, and the ring has {depth} slots; take fewer"
+            )
+        launch.stream = IntegerAttr(shares.busy, i64)
+        launch.takes_tiles = UnitAttr() if shares.takes_tiles else None
+        rewriter.notify_op_modified(launch)
 
 
 def _ring(launch: tile.LaunchOp, reduction: loop.ReduceOp) -> tile.RingOp:

@@ -51,34 +51,29 @@ class TileifyPass(Rule[func.FuncOp]):
         return {function: self}
 
     def rewrite(self, function: func.FuncOp, rewriter: PatternRewriter, /) -> None:
-        _tileify(rewriter, function)
-
-
-def _tileify(rewriter: PatternRewriter, function: func.FuncOp) -> None:
-    """Wrap the body of a kernel function in a launch, and lift its perfectly nested free loops into axes."""
-    if len(function.body.blocks) != 1:
-        raise Skip("it has several blocks; a kernel is one block of loops")
-    if launches(function):
-        raise Skip("the kernel is a launch already")
-    block = function.body.block
-    if (other := next((op for op in block.ops if isinstance(op, func.CallOp | memref.AllocOp)), None)) is not None:
-        raise Skip(f"{other.name} is host code, which a launch cannot hold")
-    last = block.last_op
-    assert last is not None
-    moved = [op for op in block.ops if op is not last and not op.has_trait(ConstantLike)]
-    bodies = launch_bodies(moved)
-    if (reason := next(filter(None, map(_read_back, bodies)), None) or _exchanged(moved, bodies)) is not None:
-        raise Skip(f"{reason}, and launches alone order memory")
-    for ops in bodies:
-        launch = tile.LaunchOp([], [], Region(Block()))
-        launch.location = ops[0].location if ops else function.location
-        rewriter.insert(launch, InsertPoint.before(last))
-        values: dict[SSAValue, SSAValue] = {}
-        launch.body.block.add_ops(op.clone(values) for op in ops)
-        while loops := _liftable(launch):
-            _lift(rewriter, launch, loops)
-    for op in reversed(moved):
-        rewriter.erase(op)
+        if len(function.body.blocks) != 1:
+            raise Skip("it has several blocks; a kernel is one block of loops")
+        if launches(function):
+            raise Skip("the kernel is a launch already")
+        block = function.body.block
+        if (other := next((op for op in block.ops if isinstance(op, func.CallOp | memref.AllocOp)), None)) is not None:
+            raise Skip(f"{other.name} is host code, which a launch cannot hold")
+        last = block.last_op
+        assert last is not None
+        moved = [op for op in block.ops if op is not last and not op.has_trait(ConstantLike)]
+        bodies = launch_bodies(moved)
+        if (reason := next(filter(None, map(_read_back, bodies)), None) or _exchanged(moved, bodies)) is not None:
+            raise Skip(f"{reason}, and launches alone order memory")
+        for ops in bodies:
+            launch = tile.LaunchOp([], [], Region(Block()))
+            launch.location = ops[0].location if ops else function.location
+            rewriter.insert(launch, InsertPoint.before(last))
+            values: dict[SSAValue, SSAValue] = {}
+            launch.body.block.add_ops(op.clone(values) for op in ops)
+            while loops := _liftable(launch):
+                _lift(rewriter, launch, loops)
+        for op in reversed(moved):
+            rewriter.erase(op)
 
 
 def _read_back(ops: Sequence[Operation]) -> str | None:

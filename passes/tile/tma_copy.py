@@ -39,13 +39,9 @@ class TmaCopyPass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _fill(rewriter, launch, self.bytes)
-
-
-def _fill(rewriter: PatternRewriter, launch: tile.LaunchOp, shortest: int) -> None:
-    if capability(target := target_at(launch)) < FIRST_BOXES:
-        raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_BOXES}")
-    fill_by(rewriter, "tma", launch, lambda op: _refusal(op, shortest))
+        if capability(target := target_at(launch)) < FIRST_BOXES:
+            raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_BOXES}")
+        fill_by(rewriter, "tma", launch, lambda op: _refusal(op, self.bytes))
 
 
 def _is_of_engine(op: tile.StageOp) -> bool:

@@ -48,7 +48,17 @@ class TmaStorePass(LaunchRule):
     )
 
     def rewrite(self, launch: tile.LaunchOp, rewriter: PatternRewriter, /) -> None:
-        _store_boxes(rewriter, launch, self.span)
+        if capability(target := target_at(launch)) < FIRST_BOXES:
+            raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_BOXES}")
+        if contraction_of(launch) is None:
+            raise Skip("no reduction of the launch is a contraction")
+        if launch.bound_to(Binding.CLUSTER) or any(axis in folded(launch) for axis in launch.ctas):
+            raise Skip("several CTAs add the sums of a tile")
+        stores = [op for op in launch.body.block.ops if isinstance(op, loop.StoreOp)]
+        if not stores and any(isinstance(op, tile.StoreOp) for op in launch.body.walk()):
+            raise NothingToDo("the results are stored in boxes already")
+        none = "the launch stores nothing behind its reduction"
+        apply_to_any(stores, lambda op: _store_tile(rewriter, launch, op, self.span), none)
 
 
 @dataclass(frozen=True)
@@ -64,20 +74,6 @@ class _StoredTile:
     def destination(self) -> MemRefType[Attribute]:
         """The type of the buffer."""
         return loop.memref_of(self.store.destination)
-
-
-def _store_boxes(rewriter: PatternRewriter, launch: tile.LaunchOp, span: int | None) -> None:
-    if capability(target := target_at(launch)) < FIRST_BOXES:
-        raise Skip(f"{target.arch.data} has no copies of boxes; they need sm_{FIRST_BOXES}")
-    if contraction_of(launch) is None:
-        raise Skip("no reduction of the launch is a contraction")
-    if launch.bound_to(Binding.CLUSTER) or any(axis in folded(launch) for axis in launch.ctas):
-        raise Skip("several CTAs add the sums of a tile")
-    stores = [op for op in launch.body.block.ops if isinstance(op, loop.StoreOp)]
-    if not stores and any(isinstance(op, tile.StoreOp) for op in launch.body.walk()):
-        raise NothingToDo("the results are stored in boxes already")
-    none = "the launch stores nothing behind its reduction"
-    apply_to_any(stores, lambda op: _store_tile(rewriter, launch, op, span), none)
 
 
 def _store_tile(rewriter: PatternRewriter, launch: tile.LaunchOp, op: loop.StoreOp, span: int | None) -> str | None:
