@@ -46,7 +46,7 @@ from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, Kind, option
-from deplodock.passes.tile.edits import rebind, reorder, split_axis
+from deplodock.passes.tile.edits import bound_by, rebind, reorder, split_axis
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, require_constant, staged
 from deplodock.passes.tile.tile_bounds import roundings
 from deplodock.schedule.choose.sizes import CONTRACTION_TILE, CTA_THREADS
@@ -182,9 +182,7 @@ def _settle(rewriter: PatternRewriter, launch: tile.LaunchOp) -> None:
     lanes = {axis for axis in launch.axes if axis not in launch.ctas}
     for op in list(launch.body.walk()):
         if isinstance(op, loop.LoopLike) and op.bound_operands:
-            map, op.operands = to_map(bounds_of(op))
-            op.properties["bound"] = AffineMapAttr(map)
-            rewriter.notify_op_modified(op)
+            bound_by(rewriter, op, bounds_of(op))
         elif isinstance(op, loop.WhereOp):
             given = condition_of(op)
             condition = coarsened_condition(given)

@@ -23,18 +23,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import AffineMapAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
-from deplodock.analysis.affine.linear import Linear, condition_of, equal, least, to_map
+from deplodock.analysis.affine.linear import Linear, condition_of, equal, least
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import split_loop
+from deplodock.passes.tile.edits import bound_by, split_loop, unroll
 from deplodock.passes.tile.rule import LaunchRule, Skip, staged
 from deplodock.passes.tile.tile_bounds import greatest
 from deplodock.schedule.choose.tiling import CHUNK
@@ -70,8 +69,7 @@ class ChunkMatmulKPass(LaunchRule):
         if self.kv > 1:
             assert isinstance(inner, loop.ReduceOp)
             _, vector = split_loop(rewriter, inner, self.kv)
-            vector.properties["unroll"] = UnitAttr()
-            rewriter.notify_op_modified(vector)
+            unroll(rewriter, vector)
 
 
 def _leave_out(
@@ -91,7 +89,4 @@ def _leave_out(
         bounds.append(shared)
         if equal(bound, shared):
             rewriter.erase(where)
-    map, operands = to_map(least(bounds))
-    outer.operands = operands
-    outer.properties["bound"] = AffineMapAttr(map)
-    rewriter.notify_op_modified(outer)
+    bound_by(rewriter, outer, least(bounds))

@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of, to_map
+from deplodock.analysis.shape.footprint import Footprint
 from deplodock.analysis.shape.nest import scans_along
 from deplodock.analysis.shape.roles import is_part_of
 from deplodock.dialects import loop, tile
@@ -157,10 +158,21 @@ def split_loop(rewriter: PatternRewriter, op: loop.LoopLike, factor: int) -> tup
     if isinstance(op, loop.ReduceOp):
         outer_body.add_op(loop.YieldOp(*inner.results))
     outer = _with_body(op, -(-extent // factor), Region(outer_body))
-    for old_result, new in zip(op.results, outer.results, strict=True):
-        new.name_hint = old_result.name_hint
     rewriter.replace(op, outer)
     return outer, inner
+
+
+def unroll(rewriter: PatternRewriter, op: loop.LoopLike) -> None:
+    """Mark a loop to be unrolled."""
+    op.properties["unroll"] = UnitAttr()
+    rewriter.notify_op_modified(op)
+
+
+def bound_by(rewriter: PatternRewriter, op: loop.LoopLike, forms: Sequence[Linear]) -> None:
+    """Let a loop end at the least of some forms."""
+    map, op.operands = to_map(forms)
+    op.properties["bound"] = AffineMapAttr(map)
+    rewriter.notify_op_modified(op)
 
 
 def share_loop(
@@ -309,6 +321,21 @@ def moved_read(
 def read_from(rewriter: PatternRewriter, load: loop.LoadOp, source: SSAValue, forms: Sequence[Linear]) -> None:
     """Replace a load by one of a buffer, at some subscripts."""
     rewriter.replace(load, read_at(load, forms, source))
+
+
+def stage_read(
+    rewriter: PatternRewriter, load: loop.LoadOp, slab: Footprint, type: MemRefType[Attribute], place: InsertPoint
+) -> None:
+    """Copy the slab of a load to on-chip memory, at a place, and let the load read it there.
+
+    It has the name of the buffer, and that of its memory.
+    """
+    stage = tile.StageOp(load.source, *slab.map(), type)
+    stage.location = load.location
+    suffix = "smem" if tile.memory_of(stage.slab) is tile.Memory.SHARED else "reg"
+    stage.slab.name_hint = f"{load.source.name_hint}_{suffix}" if load.source.name_hint else None
+    rewriter.insert(stage, place)
+    read_from(rewriter, load, stage.slab, slab.readers[0].subscripts)
 
 
 def recompute(

@@ -108,8 +108,6 @@ def _join_loops(rewriter: PatternRewriter, loops: Sequence[loop.ReduceOp]) -> No
     made = loop.ReduceOp(prod(trips), body, outer.identities, outer.combiner.clone())
     made.location = outer.location
     made.attributes |= outer.attributes
-    for old, new in zip(outer.results, made.results, strict=True):
-        new.name_hint = old.name_hint
     rewriter.replace(outer, made)
 
 

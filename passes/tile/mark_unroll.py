@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block
 from xdsl.pattern_rewriter import PatternRewriter
 
 from deplodock.analysis.shape.roles import contraction_of, is_part_of
 from deplodock.dialects import loop, tile
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import split_loop
+from deplodock.passes.tile.edits import split_loop, unroll
 from deplodock.passes.tile.instructions import Instructions
 from deplodock.passes.tile.rule import LaunchRule, Skip
 from deplodock.schedule.choose.sizes import LOOP_BODY
@@ -70,15 +69,13 @@ class Marking:
             return
         fits = self.limit // max(self.instructions.of_block(op.body.block), 1)
         if op.trips <= fits:
-            op.properties["unroll"] = UnitAttr()
-            self.rewriter.notify_op_modified(op)
+            unroll(self.rewriter, op)
             self.marked += 1
             return
         factor = max((f for f in range(2, fits + 1) if op.trips % f == 0), default=1)
         if factor > 1 and isinstance(op, loop.ReduceOp) and self._is_chunk(op):
             _, inner = split_loop(self.rewriter, op, factor)
-            inner.properties["unroll"] = UnitAttr()
-            self.rewriter.notify_op_modified(inner)
+            unroll(self.rewriter, inner)
             self.marked += 1
 
     def _is_chunk(self, op: loop.ReduceOp) -> bool:

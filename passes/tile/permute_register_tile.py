@@ -174,7 +174,6 @@ def _place(
         axes[place : place + 1] = [outer, inner]
         expr = t * (vec * found.threads) + first * vec + second
         index = loop.IndexOp(AffineMap(3, 0, (expr,)), [outer, found.thread, inner])
-    index.result.name_hint = found.index.result.name_hint
     old = found.index.indices
     rewriter.replace(found.index, index)
     for value in old:

@@ -165,7 +165,6 @@ class Plan:
         dims, map = len(reader.indices), reader.map.data
         slot = AffineExpr.dimension(dims) % self.depth
         read = loop.LoadOp(buffer, AffineMap(dims + 1, 0, (slot, *map.results)), [*reader.indices, self.reduction.iv])
-        read.result.name_hint = reader.result.name_hint
         rewriter.replace(reader, read)
 
     def _around(self, buffer: SSAValue) -> list[Operation]:

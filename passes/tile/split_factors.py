@@ -68,7 +68,6 @@ def _split(rewriter: PatternRewriter, op: tile.ContractOp, low: dict[SSAValue, S
     made.location = op.location
     made.attributes = dict(op.attributes)
     set_precision_of(made, MEDIUM)
-    made.result.name_hint = op.result.name_hint
     known = {factor.owner: None for factor in op.rhs}
     rewriter.replace(op, made)
     for both in known:

@@ -108,6 +108,5 @@ def _replace(rewriter: PatternRewriter, op: tile.StageOp, type: MemRefType[Attri
         subscripts = (last // width, *outer, last % width)
         dims, symbols = reader.map.data.num_dims, reader.map.data.num_symbols
         read = loop.LoadOp(stage.slab, AffineMap(dims, symbols, subscripts), reader.indices)
-        read.result.name_hint = reader.result.name_hint
         rewriter.replace(reader, read)
     rewriter.erase(op)

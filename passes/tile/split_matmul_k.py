@@ -178,6 +178,4 @@ def _add_parts(
     loads = [loop.LoadOp(workspace, _part_map(shape), [body.args[0], *axes]) for workspace in workspaces]
     body.add_ops([*loads, loop.YieldOp(*(load.result for load in loads))])
     total = loop.ReduceOp(shape[0], Region(body), reduction.identities, reduction.combiner.clone())
-    for result, old in zip(total.results, reduction.results, strict=True):
-        result.name_hint = old.name_hint
     rewriter.replace(reduction, total)

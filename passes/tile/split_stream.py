@@ -172,6 +172,4 @@ def _fold_parts(
         scalar_regions.combiner_region([arith.AddfOp] * len(sums), [value.type for value in sums], loop.YieldOp),
         weigh,
     )
-    for result, new in zip(reduction.results, (largest, *total.results), strict=True):
-        new.name_hint = result.name_hint
     rewriter.replace(reduction, [], [largest, *total.results])

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType, UnitAttr
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
@@ -48,7 +48,7 @@ from deplodock.analysis.shape.roles import contraction_of, is_part_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import read_from
+from deplodock.passes.tile.edits import read_from, unroll
 from deplodock.passes.tile.rule import LaunchRule, apply_to_any, shared_slabs
 from deplodock.passes.tile.slab_conditions import with_conditions
 from deplodock.schedule.choose.sizes import ROW_VALUES
@@ -156,8 +156,7 @@ def _stage(rewriter: PatternRewriter, launch: tile.LaunchOp, group: LoadGroup, r
     if registers is not None and rule.memory != "shared":
         for load in group.loads:
             for around in _loops_inside(load):
-                around.properties["unroll"] = UnitAttr()
-                rewriter.notify_op_modified(around)
+                unroll(rewriter, around)
         _rewrite(rewriter, group, registers, Memory.REGISTER, reduction or group.anchor())
         return None
     if rule.memory == "register":

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import MemRefType, UnitAttr
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
@@ -33,7 +33,7 @@ from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import read_from
+from deplodock.passes.tile.edits import stage_read, unroll
 from deplodock.passes.tile.rule import LaunchRule, Skip, apply_to_any
 from deplodock.schedule.choose.sizes import WINDOW_VALUES
 
@@ -107,12 +107,6 @@ def _rewrite(
     """Fill the slab before the loops, which are unrolled, and read it instead of the buffer."""
     element = loop.memref_of(load.source).element_type
     slab: MemRefType[Attribute] = MemRefType(element, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
-    stage = tile.StageOp(load.source, *footprint.map(), slab, None)
-    stage.location = load.location
-    stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None
-    rewriter.insert(stage, InsertPoint.before(loops[0]))
     for around in loops:
-        around.properties["unroll"] = UnitAttr()
-        rewriter.notify_op_modified(around)
-    (reader,) = footprint.readers
-    read_from(rewriter, load, stage.slab, reader.subscripts)
+        unroll(rewriter, around)
+    stage_read(rewriter, load, footprint, slab, InsertPoint.before(loops[0]))

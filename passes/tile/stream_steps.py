@@ -44,10 +44,10 @@ from deplodock.passes.tile.edits import (
     Part,
     append_axis,
     drop_axis,
-    read_from,
     rebind,
     recompute,
     reorder,
+    stage_read,
     total_of,
 )
 from deplodock.passes.tile.tile_bounds import greatest, smallest
@@ -210,8 +210,6 @@ class StreamTiling(ABC):
         region = Region(old.body.detach_block(body))
         made = loop.ReduceOp(map, region, old.identities, old.combiner.clone(), operands)
         made.location = old.location
-        for result, before in zip(made.results, old.results, strict=True):
-            result.name_hint = before.name_hint
         self.rewriter.replace(old, made)
         if self.slice:
             self._fold_slices(made)
@@ -366,16 +364,10 @@ class StreamTiling(ABC):
             footprint = shared_footprint(load, [*inside, *loops])
             if footprint is None or not footprint.shape:
                 continue
-            source = loop.memref_of(load.source)
-            slab = self.slab(source.element_type, footprint.shape)
-            map, operands = footprint.map()
-            stage = tile.StageOp(load.source, map, operands, slab)
-            stage.location = load.location
-            stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_smem"
-            is_fixed = step not in operands
+            slab = self.slab(loop.memref_of(load.source).element_type, footprint.shape)
+            is_fixed = step not in footprint.map()[1]
             place = InsertPoint.before(reduction) if is_fixed else InsertPoint.at_start(reduction.body.block)
-            self.rewriter.insert(stage, place)
-            read_from(self.rewriter, load, stage.slab, footprint.readers[0].subscripts)
+            stage_read(self.rewriter, load, footprint, slab, place)
 
     def _hold(self, load: loop.LoadOp, inside: Sequence[SSAValue], place: InsertPoint) -> None:
         """Let each thread copy the rows that it reads to registers."""
@@ -383,11 +375,7 @@ class StreamTiling(ABC):
         assert footprint is not None, "rows and features of a thread are linear"
         element = loop.memref_of(load.source).element_type
         slab = MemRefType[Attribute](element, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
-        stage = tile.StageOp(load.source, *footprint.map(), slab)
-        stage.location = load.location
-        stage.slab.name_hint = None if load.source.name_hint is None else f"{load.source.name_hint}_reg"
-        self.rewriter.insert(stage, place)
-        read_from(self.rewriter, load, stage.slab, footprint.readers[0].subscripts)
+        stage_read(self.rewriter, load, footprint, slab, place)
 
 
 def _pad(rewriter: PatternRewriter, reduction: loop.ReduceOp) -> None:
@@ -405,6 +393,5 @@ def _pad(rewriter: PatternRewriter, reduction: loop.ReduceOp) -> None:
 def _moved(rewriter: PatternRewriter, index: loop.IndexOp, distance: Linear) -> loop.IndexOp:
     """Move a coordinate by a distance. Returns what replaces it."""
     moved = loop.IndexOp(*to_map([form_of_value(index.result) + distance]))
-    moved.result.name_hint = index.result.name_hint
     rewriter.replace(index, moved)
     return moved

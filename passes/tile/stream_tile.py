@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, UnitAttr, i64
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
@@ -69,6 +69,7 @@ from deplodock.passes.tile.edits import (
     split_axis,
     split_loop,
     total_of,
+    unroll,
 )
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, require_engine, staged
 from deplodock.passes.tile.stream_engine import EngineTiling, check_boxes
@@ -256,8 +257,7 @@ class _ThreadTiling(StreamTiling):
         self.rewriter.erase_block_argument(iv)
         inner.properties["bound"] = AffineMapAttr(AffineMap(0, 0, (AffineExpr.constant(VECTOR),)))
         for op in (outer, inner):
-            op.properties["unroll"] = UnitAttr()
-            self.rewriter.notify_op_modified(op)
+            unroll(self.rewriter, op)
         short = scalar_regions.short_form(arith.AddfOp, outer.results[0].type, loop.YieldOp)
         at = NOWHERE if self.key_share is None else Places([self.key_share[0]], *to_map([Linear.of(self.key_share[1])]))
         total = tile.CombineOp(outer.results, [axis for axis, _ in self.parts], *short, at)
@@ -330,6 +330,5 @@ def _split(rewriter: PatternRewriter, op: loop.ReduceOp) -> loop.LoopLike:
     if op.trips is None or op.trips % VECTOR or op.trips == VECTOR:
         return op
     outer, inner = split_loop(rewriter, op, VECTOR)
-    inner.properties["unroll"] = UnitAttr()
-    rewriter.notify_op_modified(inner)
+    unroll(rewriter, inner)
     return outer

@@ -51,9 +51,9 @@ from deplodock.passes.tile.edits import (
     drop_axis,
     moved_read,
     places_at,
-    read_from,
     recompute,
     reorder,
+    stage_read,
     total_of,
 )
 
@@ -336,10 +336,7 @@ def _stage(rewriter: PatternRewriter, load: loop.LoadOp, registers: Sequence[SSA
     footprint = register_footprint(load, registers) or gathered_footprint(load, registers)
     assert footprint is not None, "subscripts are forms of coordinates"
     type = MemRefType(load.result.type, footprint.shape, memory_space=tile.MemoryAttr(Memory.REGISTER))
-    stage = tile.StageOp(load.source, *footprint.map(), type)
-    stage.slab.name_hint = f"{load.source.name_hint}_reg" if load.source.name_hint else None
-    rewriter.insert(stage, InsertPoint.before(load))
-    read_from(rewriter, load, stage.slab, footprint.readers[0].subscripts)
+    stage_read(rewriter, load, footprint, type, InsertPoint.before(load))
 
 
 def _add_slices(rewriter: PatternRewriter, made: loop.ReduceOp, axes: _Axes) -> None:

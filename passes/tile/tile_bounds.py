@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
@@ -24,6 +23,7 @@ from deplodock.analysis.affine.linear import (
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import innermost_reduction
 from deplodock.dialects import loop, tile
+from deplodock.passes.tile.edits import bound_by
 
 
 def has_inactive_tiles(launch: tile.LaunchOp) -> bool:
@@ -46,9 +46,7 @@ class Rounding:
         """Let the loop run for the whole tile, with what each point counts as conditions of the elements."""
         ranges = [form.range() for form in self.bounds]
         known = [Linear(constant=found[1]) for found in ranges if found is not None]
-        map, self.op.operands = to_map(least([*self.rounded, *known]))
-        self.op.properties["bound"] = AffineMapAttr(map)
-        rewriter.notify_op_modified(self.op)
+        bound_by(rewriter, self.op, least([*self.rounded, *known]))
         block = innermost_reduction(self.op).body.block
         for bound, rounded in zip(self.bounds, self.rounded, strict=True):
             if not equal(bound, rounded):
