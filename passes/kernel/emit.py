@@ -25,8 +25,7 @@ from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.kernel.builder import Condition, ThreadBuilder
-from deplodock.passes.kernel.workspace import Workspace, positive_extent
+from deplodock.passes.kernel.builder import Condition, ThreadBuilder, Workspace, positive_extent
 from deplodock.passes.remarks import failure
 
 

@@ -31,10 +31,9 @@ from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.loading import loaded
-from deplodock.passes.kernel.builder import digits
+from deplodock.passes.kernel.builder import allocate, constant_extent, digits
 from deplodock.passes.kernel.emit import Emitter
 from deplodock.passes.kernel.lower_launch import lower_body
-from deplodock.passes.kernel.workspace import allocate, constant_extent
 from deplodock.passes.remarks import failure
 
 
@@ -58,7 +57,7 @@ def expand(launch: tile.LaunchOp, function: func.FuncOp) -> None:
     for fault in lane_faults(launch):
         raise failure(fault.op, fault.reason)
     if launch.bound_to(Binding.CLUSTER):
-        loaded("deplodock.passes.kernel.share_cluster:share_cluster")(launch)
+        loaded("deplodock.passes.kernel.across:share_cluster")(launch)
     workspaces = allocate(launch, function)
     lower = lower_body
     if launch.stream is not None:

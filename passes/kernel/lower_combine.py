@@ -17,11 +17,9 @@ from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.shape.dependence import thread_strides
 from deplodock.dialects import kernel, loop, scalar_regions, tile
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.passes.kernel.builder import Condition
+from deplodock.passes.kernel.across import fold_blocks, fold_cluster
+from deplodock.passes.kernel.builder import Condition, blocks_of, cluster_of
 from deplodock.passes.kernel.emit import Array, Emitter, Held
-from deplodock.passes.kernel.lower_cluster import fold_cluster
-from deplodock.passes.kernel.lower_ticket import fold_blocks
-from deplodock.passes.kernel.workspace import blocks_of, cluster_of
 from deplodock.passes.remarks import failure
 
 

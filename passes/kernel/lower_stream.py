@@ -53,12 +53,11 @@ from deplodock.analysis.shape.shares import Shares
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
-from deplodock.passes.kernel.builder import digits
+from deplodock.passes.kernel.across import elect_last
+from deplodock.passes.kernel.builder import Workspace, digits, positive_extent
 from deplodock.passes.kernel.emit import Array, Emitter
 from deplodock.passes.kernel.lower_access import read_array, write_array
 from deplodock.passes.kernel.lower_launch import Fold, activity, branches, lower_ops
-from deplodock.passes.kernel.lower_ticket import elect_last
-from deplodock.passes.kernel.workspace import Workspace, positive_extent
 from deplodock.passes.remarks import failure
 
 ENDS = 2

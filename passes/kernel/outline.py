@@ -36,8 +36,7 @@ from deplodock.dialects.interfaces import HostCode, MakesZeros
 from deplodock.dialects.kernel.tma import TensorMapType
 from deplodock.dialects.tile import Binding
 from deplodock.passes.copying import Symbols
-from deplodock.passes.kernel.builder import digits, require_expanded
-from deplodock.passes.kernel.workspace import constant_extent
+from deplodock.passes.kernel.builder import constant_extent, digits, require_expanded
 from deplodock.passes.remarks import failure
 from deplodock.schedule.steps import ATTRIBUTE
 

@@ -31,7 +31,7 @@ from deplodock.analysis.operations import label
 from deplodock.dialects import kernel, loop, tile
 from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.tile import Binding
-from deplodock.passes.kernel.workspace import constant_extent, positive_extent
+from deplodock.passes.kernel.builder import constant_extent, positive_extent
 from deplodock.passes.remarks import failure
 
 PRODUCER, CONSUMERS = "producer", "consumers"
