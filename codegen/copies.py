@@ -19,7 +19,6 @@ from deplodock.dialects import loop
 from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.elements import ROWS
 from deplodock.dialects.kernel.move import ASYNC_BYTES, MoveOp
-from deplodock.dialects.kernel.sync import CommitGroupOp, WaitGroupOp
 from deplodock.errors import UnsupportedError
 
 _ZEROS = {
@@ -121,13 +120,5 @@ HELPERS = {
 """The device functions of asynchronous copies, by name, in the order they are printed."""
 
 
-def _commit(to: KernelWriter, op: CommitGroupOp) -> None:
-    to.line('asm volatile("cp.async.commit_group;" ::: "memory");')
-
-
-def _wait(to: KernelWriter, op: WaitGroupOp) -> None:
-    to.line(f'asm volatile("cp.async.wait_group {op.pending.value.data};" ::: "memory");')
-
-
-TEXTS: Texts = {MoveOp: _move, CommitGroupOp: _commit, WaitGroupOp: _wait}
-"""How moves and the groups of asynchronous ones are written."""
+TEXTS: Texts = {MoveOp: _move}
+"""How moves are written."""

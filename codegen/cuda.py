@@ -34,7 +34,7 @@ from deplodock.codegen.writer import (
     is_multidimensional,
 )
 from deplodock.dialects import kernel, loop
-from deplodock.dialects.interfaces import accesses_of
+from deplodock.dialects.interfaces import DescribesBuffer, accesses_of
 from deplodock.dialects.tile import Memory, memory_of
 from deplodock.errors import UnsupportedError
 from deplodock.loading import loaded
@@ -50,11 +50,11 @@ class _Writer:
 
 FILES = {
     "cluster": _Writer("cluster_barrier cluster_move", ("cluster_",)),
-    "copies": _Writer("move commit_group wait_group", ("copy_async_",)),
+    "copies": _Writer("move", ("copy_async_",)),
     "grid": _Writer("await_launches fence ticket", ("await_launches", "take_")),
     "mbarrier": _Writer("mbarrier arrive arrive_copies wait_phase", ("mbarrier_",)),
     "mma": _Writer("mma ldmatrix", ("mma_", "ldmatrix_")),
-    "roles": _Writer("barrier shuffle_xor shuffle_up shuffle_last"),
+    "roles": _Writer("barrier commit_group wait_group shuffle_xor shuffle_up shuffle_last"),
     "tma": _Writer("fence_proxy_async tma_load tma_store tma_commit tma_wait", ("fence_proxy_async", "tma_")),
     "wgmma": _Writer("wgmma wgmma_fence wgmma_commit wgmma_wait", ("tile_descriptor", "wgmma_")),
 }
@@ -111,7 +111,7 @@ def print_module(module: ModuleOp) -> str:
     calls = set(scalars.CALL.findall("\n".join(printed)))
     parts = [_part(part) for part, has in FILES.items() if any(call.startswith(has.functions) for call in calls)]
     helpers = [part.HELPERS[name] for part in (scalars, *parts) for name in part.HELPERS if name in calls]
-    has_maps = any(isinstance(value.type, kernel.TensorMapType) for op in functions for value in op.parameters)
+    has_maps = any(isinstance(value.type, DescribesBuffer) for op in functions for value in op.parameters)
     text = "\n".join([*([_part("tma").TYPE] if has_maps else []), *helpers, *printed])
     headers = [
         f"#include <{header}>\n" for c_type, header in scalars.HEADERS.items() if re.search(rf"\b{c_type}\b", text)
@@ -182,7 +182,7 @@ class _KernelPrinter:
 
     def _parameter(self, parameter: SSAValue, role: Role) -> str:
         name = self.to.names.define(parameter, "arg")
-        if isinstance(parameter.type, kernel.TensorMapType):
+        if isinstance(parameter.type, DescribesBuffer):
             return f"{_part('tma').PARAMETER} {name}"
         if not isinstance(parameter.type, MemRefType):
             return f"{c_type(parameter.type)} {name}"

@@ -1,4 +1,4 @@
-"""Teams of threads as CUDA C: a branch for each role, its registers, barriers of its threads, shuffles of a warp.
+"""How threads wait for each other, as CUDA C: roles and their registers, barriers, groups of copies, shuffles.
 
 `setmaxnreg`, `bar.sync`: PTX ISA, sm_90a and sm_80.
 """
@@ -11,7 +11,7 @@ from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects import kernel
 from deplodock.dialects.kernel import RoleOp
 from deplodock.dialects.kernel.shuffle import SHUFFLES, Shuffle
-from deplodock.dialects.kernel.sync import BarrierOp
+from deplodock.dialects.kernel.sync import BarrierOp, CommitGroupOp, WaitGroupOp
 
 HELPERS: dict[str, str] = {}
 """They use no device functions."""
@@ -46,6 +46,14 @@ def _barrier(to: KernelWriter, op: BarrierOp) -> None:
         to.line("__syncthreads();")
 
 
+def _commit(to: KernelWriter, op: CommitGroupOp) -> None:
+    to.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+
+
+def _wait(to: KernelWriter, op: WaitGroupOp) -> None:
+    to.line(f'asm volatile("cp.async.wait_group {op.pending.value.data};" ::: "memory");')
+
+
 def _shuffle(to: KernelWriter, op: Shuffle) -> None:
     match op:
         case kernel.ShuffleUpOp():
@@ -58,5 +66,5 @@ def _shuffle(to: KernelWriter, op: Shuffle) -> None:
     to.define(op.result, f"{function}(0xffffffff, {to.names[op.value]}, {lane})")
 
 
-TEXTS: Texts = {BarrierOp: _barrier, **dict.fromkeys(SHUFFLES, _shuffle)}
-"""How the barriers of a CTA and of its roles are written, and shuffles of a warp."""
+TEXTS: Texts = {BarrierOp: _barrier, CommitGroupOp: _commit, WaitGroupOp: _wait, **dict.fromkeys(SHUFFLES, _shuffle)}
+"""How barriers of a CTA and of its roles, groups of copies, and shuffles of a warp are written."""

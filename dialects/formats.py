@@ -5,16 +5,19 @@ A format says an operation's text once, for reading and for printing:
     assembly_format = "$source custom<Subscripts>($indices, $map) attr-dict `:` custom<Memref>(type($source))"
 
 All operations know the directives of this file. Those with a header and a region read and print themselves.
+
+A dialect in several files: those of what only some programs have are imported when that is first named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from xdsl.dialects.builtin import AffineMapAttr, MemRefType, StringAttr
-from xdsl.ir import Attribute, Block, Region
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import IRDLOperation, irdl_op_definition
 from xdsl.irdl.declarative_assembly_format import (
@@ -31,6 +34,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from deplodock.dialects.affine_syntax import AffineReader, AffineWriter
+from deplodock.loading import loaded
 
 
 @irdl_custom_directive
@@ -290,3 +294,32 @@ def op_definition(cls: type[_Op]) -> type[_Op]:
     for name, method in {"parse": classmethod(parse), "print": print}.items():
         setattr(cls, name, method)
     return cls
+
+
+def dialect_of(
+    package: str, variable: str, dialect: str, own: Sequence[type[Any]], files: Mapping[str, str]
+) -> Callable[[str], Any]:
+    """The `__getattr__` of the package of a dialect.
+
+    It has the names of other files, and the dialect as a variable, which imports them all.
+
+    Args:
+        package: the package's name.
+        variable: the variable's name.
+        dialect: the dialect's name.
+        own: the operations, attributes and types that are imported with the package.
+        files: those of each other file, as words; the dialect has them in this order, behind its own.
+    """
+    places = {name: f"{package}.{file}:{name}" for file, names in files.items() for name in names.split()}
+
+    @cache
+    def attribute(name: str) -> Any:
+        if name in places:
+            return loaded(places[name])
+        if name != variable:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        found: list[type[Any]] = [*own, *map(loaded, places.values())]
+        operations = [one for one in found if issubclass(one, Operation)]
+        return Dialect(dialect, operations, [one for one in found if issubclass(one, Attribute)])
+
+    return attribute

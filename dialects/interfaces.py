@@ -155,6 +155,10 @@ class Feature(StrEnum):
     TF32_ROUNDING = "rounding to TF32, ties to even"
 
 
+class DescribesBuffer:
+    """A type of kernel parameters that stand for a buffer of global memory: tensor maps."""
+
+
 class NeedsFeature:
     """An operation that not every GPU has."""
 

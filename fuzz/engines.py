@@ -10,7 +10,7 @@ import random
 
 import torch
 
-from deplodock.dialects.swizzle import UNIT_BYTES
+from deplodock.dialects.buffers import UNIT_BYTES
 from deplodock.fuzz.program import Expression, make_input, make_node
 from deplodock.passes.options import Kind, Value
 from deplodock.schedule.choose.sizes import PRODUCER

@@ -10,8 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.targets import ACCESS_BYTES
-from deplodock.dialects.buffers import last_dimension
-from deplodock.dialects.swizzle import LINE_BYTES, SwizzleAttr
+from deplodock.dialects.buffers import LINE_BYTES, SwizzleAttr, last_dimension
 from deplodock.errors import UnsupportedError
 
 

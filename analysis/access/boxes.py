@@ -17,8 +17,9 @@ from deplodock.analysis.access.alignment import address, element_bytes
 from deplodock.analysis.access.slabs import Slab, stand_in
 from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.analysis.operations import label
+from deplodock.dialects.buffers import box_alignment
 from deplodock.dialects.interfaces import Access
-from deplodock.dialects.kernel.tma import TensorMapType, box_alignment, verify_tensor_map
+from deplodock.dialects.kernel.tma import TensorMapType, verify_tensor_map
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.tile import SwizzleAttr
 

@@ -25,10 +25,10 @@ from deplodock.analysis.affine.linear import Linear, extent_or_one, form_of, sub
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import place_among_threads
 from deplodock.dialects import loop, tile
+from deplodock.dialects.buffers import UNIT_BYTES, SwizzleAttr
 from deplodock.dialects.kernel.ldmatrix import PAIR, SIDE
 from deplodock.dialects.kernel.wgmma import DEPTH_BYTES, Factor, ReadsTiles
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.swizzle import UNIT_BYTES, SwizzleAttr
 from deplodock.dialects.tile import Binding, Memory
 
 GROUPS, THREADS = (4, 8), (1, 4)

@@ -13,9 +13,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.traits import MemoryEffectKind, SymbolTable, get_effects
 
 from deplodock.analysis.operations import is_pure
+from deplodock.dialects.interfaces import DescribesBuffer
 from deplodock.dialects.kernel import FuncOp as KernelFuncOp
 from deplodock.dialects.kernel import LaunchOp as KernelLaunchOp
-from deplodock.dialects.kernel import TensorMapOp
 from deplodock.dialects.loop import whole
 from deplodock.dialects.tensor import RecurrenceOp
 from deplodock.errors import Error
@@ -148,7 +148,9 @@ def _effects(
 
 def _buffer_of(value: SSAValue) -> SSAValue:
     """The buffer of which an argument is a part, or which it describes as a tensor map."""
-    return whole(value.owner.source if isinstance(value.owner, TensorMapOp) else value)
+    maker = value.owner
+    is_map = isinstance(maker, Operation) and isinstance(value.type, DescribesBuffer)
+    return whole(maker.operands[0] if is_map else value)
 
 
 _KINDS = {

@@ -38,9 +38,8 @@ from deplodock.analysis.machine.targets import ACCESS_BYTES, BANK_BYTES, BANKS, 
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.shape.dependence import Dependence, carried
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.buffers import last_dimension
+from deplodock.dialects.buffers import LINE_BYTES, last_dimension
 from deplodock.dialects.interfaces import accesses_of
-from deplodock.dialects.swizzle import LINE_BYTES
 from deplodock.dialects.tile import Binding, Memory
 
 SAMPLES = 16

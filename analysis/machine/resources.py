@@ -32,11 +32,11 @@ from deplodock.analysis.machine.targets import (
     has_feature,
     target_at,
 )
-from deplodock.dialects.interfaces import Feature, accesses_of
-from deplodock.dialects.kernel import FuncOp, TargetAttr, TensorMapType
+from deplodock.dialects.buffers import box_alignment
+from deplodock.dialects.interfaces import DescribesBuffer, Feature, accesses_of
+from deplodock.dialects.kernel import FuncOp, TargetAttr
 from deplodock.dialects.kernel.order import MakeBarriers, order_of
 from deplodock.dialects.kernel.roles import REGISTERS
-from deplodock.dialects.kernel.tma import box_alignment
 from deplodock.dialects.loop import memref_of
 from deplodock.dialects.loop.folds import AxisFold
 from deplodock.dialects.tile import Binding, LaunchOp, Memory, memory_of
@@ -125,7 +125,7 @@ def parameter(type: Attribute) -> tuple[int, int]:
 
     Raises UnsupportedError for a type that has no size.
     """
-    if isinstance(type, TensorMapType):
+    if isinstance(type, DescribesBuffer):
         return TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT
     size = POINTER_BYTES if isinstance(type, MemRefType) else element_bytes(type)
     return size, size

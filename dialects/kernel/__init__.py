@@ -58,8 +58,7 @@ from deplodock.dialects.affine_syntax import (
     parse_i64,
 )
 from deplodock.dialects.buffers import Memory, memory_of, verify_buffer
-from deplodock.dialects.files import dialect_of
-from deplodock.dialects.formats import op_definition, parse_body, print_body
+from deplodock.dialects.formats import dialect_of, op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.interfaces import AllocatesResult, Collective, Feature, HostCode, NeedsFeature
 from deplodock.dialects.kernel.move import MoveOp

@@ -61,12 +61,13 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from deplodock.dialects.affine_syntax import parse_i64, verify_map
-from deplodock.dialects.buffers import Memory, memory_of
+from deplodock.dialects.buffers import Memory, SwizzleAttr, memory_of
 from deplodock.dialects.elements import ROWS, listed
 from deplodock.dialects.formats import TypePair, op_definition
 from deplodock.dialects.interfaces import (
     Access,
     AccessEffects,
+    DescribesBuffer,
     Feature,
     HostCode,
     Landing,
@@ -83,7 +84,6 @@ from deplodock.dialects.kernel.order import (
 )
 from deplodock.dialects.kernel.sync import ClosesGroup, WaitsForGroups
 from deplodock.dialects.loop.access import memref_of, verify_subscripts
-from deplodock.dialects.swizzle import SwizzleAttr
 
 MAX_RANK = 5
 """The most dimensions of a tensor map (CUDA driver API, `cuTensorMapEncodeTiled`)."""
@@ -94,15 +94,12 @@ MAX_BOX = 256
 BOX_UNIT_BYTES = 16
 """What the rows of a box and the strides of its buffer are multiples of, in bytes (ibid.)."""
 
-SLOT_BYTES = 128
-"""What the address of a box in shared memory is a multiple of (PTX ISA, `cp.async.bulk.tensor`)."""
-
 ELEMENT_BYTES: dict[Attribute, int] = {row.type: row.bytes for row in ROWS if row.tensor_map is not None}
 """The bytes of the element types that a tensor map can have here."""
 
 
 @irdl_attr_definition
-class TensorMapType(ParametrizedAttribute, TypeAttribute):
+class TensorMapType(ParametrizedAttribute, TypeAttribute, DescribesBuffer):
     """`!kernel.tensor_map<memref<64x96xf32>, box [32, 32], swizzle 128, tf32>`: a global buffer, and the box of a copy.
 
     With a swizzle, the rows of the box have as many bytes and land as in a buffer of layout `#tile.swizzle<128>`. With
@@ -205,11 +202,6 @@ def verify_tensor_map(type: TensorMapType) -> None:
             f"the rows of a buffer with a tensor map are multiples of {BOX_UNIT_BYTES} bytes, got {shape[-1]} "
             f"{source.element_type}; copy without it"
         )
-
-
-def box_alignment(buffer: MemRefType[Attribute]) -> int:
-    """What the addresses of boxes in a shared buffer are multiples of, in bytes."""
-    return buffer.layout.alignment if isinstance(buffer.layout, SwizzleAttr) else SLOT_BYTES
 
 
 class TensorMapOf(TypePair):

@@ -54,8 +54,7 @@ from deplodock.dialects.affine_syntax import (
 from deplodock.dialects.formats import op_definition, parse_attributes, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop.access import LoadOp, StoreOp, memref_of, verify_subscripts
-from deplodock.dialects.loop.folds import ScanOp, YieldOp
-from deplodock.dialects.loop.steps import PartOp, RepeatOp, whole
+from deplodock.dialects.loop.folds import PartOp, RepeatOp, ScanOp, YieldOp, whole
 from deplodock.dialects.precision import verify_precision
 
 __all__ = [

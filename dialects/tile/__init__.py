@@ -43,28 +43,35 @@ from deplodock.dialects.affine_syntax import (
     verify_divisors,
     verify_map,
 )
-from deplodock.dialects.buffers import Memory, MemoryAttr, memory_of
+from deplodock.dialects.buffers import Memory, MemoryAttr, SwizzleAttr, memory_of
 from deplodock.dialects.formats import op_definition, parse_body, print_body
 from deplodock.dialects.index_values import IntroducesIndices
 from deplodock.dialects.loop import constant_bound, memref_of
 from deplodock.dialects.loop.access import ReadsSource
 from deplodock.dialects.loop.folds import AxisFold, Maker, ReadsActivity
-from deplodock.dialects.swizzle import SwizzleAttr
-from deplodock.dialects.tile.binding import Binding, BindingAttr
 from deplodock.dialects.tile.contract import ContractOp
-from deplodock.dialects.tile.keep import KeepOp, StoreOp
-from deplodock.dialects.tile.places import NOWHERE, Places
 from deplodock.dialects.tile.ring import (
     AllocOp,
     CopyOp,
+    KeepOp,
     ReleaseOp,
     RingOp,
     RingType,
+    StoreOp,
     WaitOp,
     depth_of,
     verify_engine,
 )
-from deplodock.dialects.tile.slab import SlabConditions, SlabSubscripts, SlabType, verify_slab
+from deplodock.dialects.tile.slab import (
+    NOWHERE,
+    Binding,
+    BindingAttr,
+    Places,
+    SlabConditions,
+    SlabSubscripts,
+    SlabType,
+    verify_slab,
+)
 
 __all__ = [
     "AllocOp",

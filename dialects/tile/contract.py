@@ -21,7 +21,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from deplodock.dialects.tile.places import Places, parse_axis
+from deplodock.dialects.tile.slab import Places, parse_axis
 
 
 @irdl_op_definition

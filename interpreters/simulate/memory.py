@@ -17,8 +17,8 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import DiagnosticException
 
 from deplodock.analysis.access.alignment import strides_of
+from deplodock.dialects.buffers import LINE_BYTES, SwizzleAttr
 from deplodock.dialects.loop import memref_of
-from deplodock.dialects.swizzle import LINE_BYTES, SwizzleAttr
 from deplodock.errors import UnsupportedError
 from deplodock.interpreters.simulate.grid import Grid
 from deplodock.interpreters.simulate.phases import Clocks

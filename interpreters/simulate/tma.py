@@ -14,10 +14,11 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.operations import label
+from deplodock.dialects.buffers import box_alignment
 from deplodock.dialects.interfaces import Access, row
 from deplodock.dialects.kernel import team_of
 from deplodock.dialects.kernel.sync import FenceProxyAsyncOp
-from deplodock.dialects.kernel.tma import TmaCommitOp, TmaLoadOp, TmaStoreOp, TmaWaitOp, box_alignment
+from deplodock.dialects.kernel.tma import TmaCommitOp, TmaLoadOp, TmaStoreOp, TmaWaitOp
 from deplodock.dialects.loop import memref_of
 from deplodock.interpreters.scalars import round_tf32
 from deplodock.interpreters.simulate import report as kinds

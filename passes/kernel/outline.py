@@ -32,8 +32,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from deplodock.analysis.shape.nest import kernels, launches
 from deplodock.dialects import kernel, loop, tile
-from deplodock.dialects.interfaces import HostCode, MakesZeros
-from deplodock.dialects.kernel.tma import TensorMapType
+from deplodock.dialects.interfaces import DescribesBuffer, HostCode, MakesZeros
 from deplodock.dialects.tile import Binding
 from deplodock.passes.copying import Symbols
 from deplodock.passes.kernel.builder import constant_extent, digits, require_expanded
@@ -84,7 +83,7 @@ def _buffers(function: func.FuncOp, launch: tile.LaunchOp) -> list[SSAValue]:
     """What a launch uses of its function: tensor maps, then memrefs, each in the function's order."""
     values = (*function.body.block.args, *(result for op in function.body.block.ops for result in op.results))
     used = [value for value in values if any(launch.is_ancestor(use.operation) for use in value.uses)]
-    return [value for type in (TensorMapType, MemRefType) for value in used if isinstance(value.type, type)]
+    return [value for type in (DescribesBuffer, MemRefType) for value in used if isinstance(value.type, type)]
 
 
 def _outlined(launch: tile.LaunchOp, name: str, buffers: Sequence[SSAValue]) -> kernel.FuncOp:

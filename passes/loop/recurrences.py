@@ -29,7 +29,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
 from deplodock.dialects import loop
-from deplodock.dialects.loop.steps import PART_BYTES
+from deplodock.dialects.loop.folds import PART_BYTES
 from deplodock.dialects.tensor import IndexMapOp, KernelOp, PadOp, RecurrenceOp, YieldOp, element_of, shape_of
 from deplodock.passes.copying import Symbols
 from deplodock.passes.remarks import failure

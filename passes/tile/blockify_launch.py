@@ -46,9 +46,8 @@ from deplodock.analysis.shape.roles import Contraction, contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, Kind, option
-from deplodock.passes.tile.edits import bound_by, rebind, reorder, split_axis
+from deplodock.passes.tile.edits import bound_by, rebind, reorder, roundings, split_axis
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, require_constant, staged
-from deplodock.passes.tile.tile_bounds import roundings
 from deplodock.schedule.choose.sizes import CONTRACTION_TILE, CTA_THREADS
 
 _SIDES = Integers((1, 2, 4, 8, 16, 32, 64, 96, 128, 256))

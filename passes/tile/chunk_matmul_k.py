@@ -33,9 +33,8 @@ from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
-from deplodock.passes.tile.edits import bound_by, split_loop, unroll
+from deplodock.passes.tile.edits import bound_by, greatest, split_loop, unroll
 from deplodock.passes.tile.rule import LaunchRule, Skip, staged
-from deplodock.passes.tile.tile_bounds import greatest
 from deplodock.schedule.choose.tiling import CHUNK
 
 

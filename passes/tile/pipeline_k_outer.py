@@ -51,8 +51,8 @@ from deplodock.dialects.kernel.roles import WARPGROUP
 from deplodock.dialects.tile import Binding
 from deplodock.dialects.tile.ring import engine_of
 from deplodock.passes.options import Either, Integers, OneOf, Value, option
+from deplodock.passes.tile.edits import has_inactive_tiles
 from deplodock.passes.tile.rule import LaunchRule, Skip
-from deplodock.passes.tile.tile_bounds import has_inactive_tiles
 from deplodock.schedule.choose.sizes import PRODUCER
 
 Barriers: TypeAlias = Literal["cta", "mbarrier"]

@@ -27,7 +27,7 @@ from deplodock.analysis.machine.banks import SlabBanks
 from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import readers_of
 from deplodock.dialects import loop, tile
-from deplodock.dialects.swizzle import SPANS
+from deplodock.dialects.buffers import SPANS
 from deplodock.dialects.tile import SwizzleAttr
 from deplodock.passes.options import OneOf, option
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, apply_to_any

@@ -17,26 +17,38 @@ for readers under `loop.where %i < %row + 1`.
 
 A contraction whose operand walks k in memory may have its slab transposed, `%xs = tile.stage %x[%m_b * 128 + d1, %ko *
 32 + d0]`: then threads read vectors along m or n, which the register banks of an FFMA take without conflicts.
+
+The conditions under which the elements of a register slab are read at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Division, Linear, equal, form_of_value, known_points, subscripts_of
+from deplodock.analysis.affine.linear import (
+    Division,
+    Linear,
+    condition_of,
+    equal,
+    form_of_value,
+    known_points,
+    subscripts_of,
+    to_sides,
+)
 from deplodock.analysis.machine.resources import buffer_bytes, shared_budget
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
-from deplodock.analysis.shape.dependence import Dependence
+from deplodock.analysis.shape.dependence import Dependence, wheres
 from deplodock.analysis.shape.footprint import (
     Footprint,
     Reader,
@@ -50,7 +62,6 @@ from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, option
 from deplodock.passes.tile.edits import read_from, unroll
 from deplodock.passes.tile.rule import LaunchRule, apply_to_any, shared_slabs
-from deplodock.passes.tile.slab_conditions import with_conditions
 from deplodock.schedule.choose.sizes import ROW_VALUES
 
 Place: TypeAlias = Literal["auto", "shared", "register"]
@@ -348,3 +359,56 @@ def _named(form: Linear, indices: Sequence[SSAValue]) -> Linear:
         if isinstance(value.owner, loop.IndexOp):
             pending.extend(value.owner.indices)
     return form
+
+
+Loops = Mapping[loop.LoadOp, Sequence[loop.LoopLike]]
+"""For each reader of a slab, the loops around it that the slab spans."""
+
+
+def with_conditions(
+    map: AffineMap, operands: Sequence[SSAValue], readers: Sequence[Reader], loops: Loops
+) -> tuple[AffineMap, list[SSAValue], AffineMap | None]:
+    """The map of a register slab and its operands, with the conditions of its elements; None if there are none."""
+    operands = list(operands)
+    coordinates = [form.terms[0][0] for form in readers[0].subscripts]
+
+    def position(root: SSAValue) -> AffineExpr:
+        if root in coordinates:
+            return AffineExpr.dimension(coordinates.index(root))
+        if root not in operands:
+            operands.append(root)
+        return AffineExpr.symbol(operands.index(root))
+
+    sides = [side.affine(position) for side in to_sides(_common(readers, loops))]
+    where = AffineMap(map.num_dims, len(operands), tuple(sides)) if sides else None
+    return AffineMap(map.num_dims, len(operands), map.results), operands, where
+
+
+def _common(readers: Sequence[Reader], loops: Loops) -> list[Linear]:
+    """The conditions of all readers, below 0 where they hold, over the coordinates that the first one has in the slab.
+
+    What says no more than that the source has such an element is left out.
+    """
+    first, *others = readers
+    coordinates = [form.terms[0][0] for form in first.subscripts]
+    inside = [around.iv for around in loops[first.load]]
+    found = [form for form in _conditions(loops[first.load]) if not _is_in_shape(form, first.load)]
+    found = [form for form in found if not any(root in inside and root not in coordinates for root in form.roots())]
+    for reader in others:
+        renamed = _conditions(loops[reader.load])
+        for old, new in zip(reader.subscripts, first.subscripts, strict=True):
+            if isinstance(root := old.terms[0][0], SSAValue):
+                renamed = [form.substitute(root, new) for form in renamed]
+        found = [form for form in found if any(equal(form, other) for other in renamed)]
+    return found
+
+
+def _conditions(loops: Sequence[loop.LoopLike]) -> list[Linear]:
+    return [condition_of(where) for op in loops for where in wheres(op.body.block)]
+
+
+def _is_in_shape(form: Linear, load: loop.LoadOp) -> bool:
+    """Whether a condition only says that a subscript of a load is below the extent of its dimension."""
+    extents = loop.memref_of(load.source).get_shape()
+    subscripts = subscripts_of(load)
+    return any(equal(form, s - n) for s, n in zip(subscripts, extents, strict=True))

@@ -34,8 +34,8 @@ from deplodock.analysis.shape.shares import Shares
 from deplodock.dialects import loop, tile
 from deplodock.dialects.tile import Binding
 from deplodock.passes.options import Integers, option
+from deplodock.passes.tile.edits import has_inactive_tiles
 from deplodock.passes.tile.rule import LaunchRule, Skip, folded, require_constant
-from deplodock.passes.tile.tile_bounds import has_inactive_tiles
 
 Unit = Literal["step", "tile"]
 

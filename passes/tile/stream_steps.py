@@ -37,20 +37,21 @@ from deplodock.analysis.shape.streaming import StreamedProduct, limits, weighing
 from deplodock.dialects import loop, scalar_regions, tile
 from deplodock.dialects.precision import product_like
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.dialects.tile.places import NOWHERE, Places
+from deplodock.dialects.tile.slab import NOWHERE, Places
 from deplodock.passes.copying import erase_dead
 from deplodock.passes.tile.edits import (
     Axis,
     Part,
     append_axis,
     drop_axis,
+    greatest,
     rebind,
     recompute,
     reorder,
+    smallest,
     stage_read,
     total_of,
 )
-from deplodock.passes.tile.tile_bounds import greatest, smallest
 
 
 @dataclass

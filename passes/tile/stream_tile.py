@@ -55,7 +55,7 @@ from deplodock.dialects.engines import MMA, WGMMA, engine_names, reads_slabs, ro
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.precision import product_like
 from deplodock.dialects.tile import Binding, Memory
-from deplodock.dialects.tile.places import NOWHERE, Places
+from deplodock.dialects.tile.slab import NOWHERE, Places
 from deplodock.passes.clean_up import location_of
 from deplodock.passes.copying import copied
 from deplodock.passes.options import Integers, OneOf, option

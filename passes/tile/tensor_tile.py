@@ -53,9 +53,9 @@ from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.masking import adds_zero
 from deplodock.analysis.shape.roles import Contraction, accumulating_loops, contraction_of, low_read_of, read_of
 from deplodock.dialects import loop, math_ext, tile
+from deplodock.dialects.buffers import SPANS
 from deplodock.dialects.engines import MMA, WGMMA, Engine, engine_names, reads_slabs, row_of
 from deplodock.dialects.kernel.wgmma import ROWS, WARPGROUP, columns_of, depth_of
-from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import Binding, Memory
 from deplodock.passes.options import Integers, OneOf, option
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, folded, require_engine

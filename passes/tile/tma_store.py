@@ -31,7 +31,7 @@ from deplodock.analysis.operations import label
 from deplodock.analysis.shape.dependence import wheres
 from deplodock.analysis.shape.roles import contraction_of
 from deplodock.dialects import loop, tile
-from deplodock.dialects.swizzle import SPANS
+from deplodock.dialects.buffers import SPANS
 from deplodock.dialects.tile import Binding, Memory, SwizzleAttr
 from deplodock.passes.options import OneOf, option
 from deplodock.passes.tile.rule import LaunchRule, NothingToDo, Skip, apply_to_any, folded

@@ -37,10 +37,10 @@ from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, RESERVED
 from deplodock.analysis.shape.masking import runs_in_chunks
 from deplodock.analysis.shape.roles import Contraction, read_of
 from deplodock.dialects import loop
+from deplodock.dialects.buffers import LINE_BYTES
 from deplodock.dialects.engines import MMA, WGMMA, Engine
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import COLUMNS, ROWS
-from deplodock.dialects.swizzle import LINE_BYTES
 from deplodock.schedule.choose.sizes import PRODUCER, READS
 from deplodock.schedule.choose.tiling import MIN_STEPS, takes_boxes
 

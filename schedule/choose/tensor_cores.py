@@ -26,12 +26,12 @@ from deplodock.analysis.shape.masking import runs_in_chunks
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import Contraction, low_read_of
 from deplodock.dialects import loop
+from deplodock.dialects.buffers import SPANS
 from deplodock.dialects.engines import MMA, WGMMA, Engine, reads_slabs
 from deplodock.dialects.interfaces import Feature
 from deplodock.dialects.kernel import TargetAttr
 from deplodock.dialects.kernel.wgmma import ROWS
 from deplodock.dialects.precision import HIGH, precision_of
-from deplodock.dialects.swizzle import SPANS
 from deplodock.dialects.tile import memory_of
 from deplodock.schedule.choose.few_rows import few_rows_options
 from deplodock.schedule.choose.sizes import PRODUCER, RASTER

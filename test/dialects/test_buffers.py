@@ -23,9 +23,8 @@ from xdsl.utils.exceptions import VerifyException
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.resources import buffer_elements
 from deplodock.codegen.writer import Identifiers, IndexWriter
-from deplodock.dialects.buffers import Memory, MemoryAttr, verify_buffer
+from deplodock.dialects.buffers import SPANS, Memory, MemoryAttr, SwizzleAttr, verify_buffer
 from deplodock.dialects.kernel import AllocOp
-from deplodock.dialects.swizzle import SPANS, SwizzleAttr
 from deplodock.interpreters.simulate.memory import Layout
 
 SHARED, REGISTER = MemoryAttr(Memory.SHARED), MemoryAttr(Memory.REGISTER)

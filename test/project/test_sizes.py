@@ -14,38 +14,38 @@ import pytest
 from sizes import Walk, double_definitions, engine_comparisons, files, rooms
 
 CODE = {
-    "dialects": 1097,
-    "dialects/kernel": 1512,
+    "dialects": 1104,
+    "dialects/kernel": 1508,
     "dialects/loop": 515,
     "dialects/tensor": 475,
     "dialects/tile": 665,
-    "dialects/torch": 792,
-    "dialects/torch/shapes": 495,
+    "dialects/torch": 811,
+    "dialects/torch/shapes": 476,
     "analysis": 34,
     "analysis/access": 497,
     "analysis/affine": 315,
-    "analysis/host": 159,
+    "analysis/host": 161,
     "analysis/machine": 831,
     "analysis/order": 1023,
     "analysis/shape": 1240,
     "schedule": 52,
     "schedule/choose": 1941,
     "passes": 839,
-    "passes/kernel": 3302,
+    "passes/kernel": 3303,
     "passes/loop": 1636,
-    "passes/tensor": 1602,
-    "passes/tile": 3917,
+    "passes/tensor": 1605,
+    "passes/tile": 3753,
     "passes/torch": 1884,
     "codegen": 1232,
 }
-"""The lines of code of each folder: 26,055 together."""
+"""The lines of code of each folder: 25,900 together."""
 
-FILES = 255
+FILES = 236
 """The files of the core."""
 
 WALKS = {
-    "torch.relu(torch.randn(64, 64))": Walk(functions=639, lines=4722, files=87, modules=129),
-    "torch.randn(512, 512) @ torch.randn(512, 512)": Walk(functions=1098, lines=8286, files=142, modules=185),
+    "torch.relu(torch.randn(64, 64))": Walk(functions=634, lines=4671, files=79, modules=109),
+    "torch.randn(512, 512) @ torch.randn(512, 512)": Walk(functions=1090, lines=8262, files=140, modules=170),
 }
 """What lowering a program to CUDA runs and imports."""
 

@@ -4,7 +4,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from deplodock.analysis.machine.targets import BANK_BYTES, BANKS, NAMES, card_named, nvcc_arch, target, target_of
-from deplodock.dialects.swizzle import LINE_BYTES
+from deplodock.dialects.buffers import LINE_BYTES
 from deplodock.errors import InvalidInputError
 
 
