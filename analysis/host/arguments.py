@@ -148,9 +148,9 @@ def _effects(
 
 def _buffer_of(value: SSAValue) -> SSAValue:
     """The buffer of which an argument is a part, or which it describes as a tensor map."""
-    maker = value.owner
-    is_map = isinstance(maker, Operation) and isinstance(value.type, DescribesBuffer)
-    return whole(maker.operands[0] if is_map else value)
+    if isinstance(value.type, DescribesBuffer) and isinstance(value.owner, Operation):
+        value = value.owner.operands[0]
+    return whole(value)
 
 
 _KINDS = {

@@ -17,8 +17,6 @@ for readers under `loop.where %i < %row + 1`.
 
 A contraction whose operand walks k in memory may have its slab transposed, `%xs = tile.stage %x[%m_b * 128 + d1, %ko *
 32 + d0]`: then threads read vectors along m or n, which the register banks of an FFMA take without conflicts.
-
-The conditions under which the elements of a register slab are read at all.
 """
 
 from __future__ import annotations
