@@ -1,7 +1,4 @@
-"""Where an operation stands, in the source and in other operations, what touches no memory, how values are called.
-
-What operations do to memory, where xDSL leaves it open.
-"""
+"""Where an operation stands, in the source and in other operations, what touches no memory, how values are called."""
 
 from __future__ import annotations
 

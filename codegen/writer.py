@@ -1,11 +1,8 @@
 """Writes the statements of one kernel: lines, names of values, elements of buffers, and handlers of operations.
 
-C identifiers for SSA values: their name hints, made unique in the function.
-
-Affine expressions as CUDA C: a linear sum over names, `int` where ranges prove that it fits, else `long long`.
-
-`x floordiv 8` and `x mod 8` print as `x / 8` and `x % 8` where x cannot be negative and C's truncation is the floor;
-elsewhere they call `floor_div` and `floor_mod`.
+An SSA value has its name hint as an identifier of C, made unique in the function. An affine expression is a linear sum
+over names, `int` where ranges prove that it fits, else `long long`. `x floordiv 8` and `x mod 8` print as `x / 8` and
+`x % 8` where x cannot be negative and C's truncation is the floor; elsewhere they call `floor_div` and `floor_mod`.
 """
 
 from __future__ import annotations

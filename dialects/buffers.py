@@ -4,9 +4,8 @@ A buffer in global memory is contiguous. One on chip is contiguous, strided, or 
 operation that holds or accesses a buffer verifies that by `verify_buffer`, so wherever the address of an element
 counts, in the simulator, the bank model, the checks of barriers and the printed CUDA, no other element has it.
 
-The layout of a swizzled buffer: which 16-byte units of a row change places, so that columns meet all banks.
-
-`#tile.swizzle<128>` is the layout of a row-major buffer in shared memory whose rows have 128 bytes. A byte lies at
+In a swizzled buffer 16-byte units of a row change places, so that columns meet all banks. `#tile.swizzle<128>` is the
+layout of a row-major buffer in shared memory whose rows have 128 bytes. A byte lies at
 
     address xor (address floordiv 128 mod 8) * 16
 

@@ -6,7 +6,7 @@ A format says an operation's text once, for reading and for printing:
 
 All operations know the directives of this file. Those with a header and a region read and print themselves.
 
-A dialect in several files: those of what only some programs have are imported when that is first named.
+A dialect may have several files: those of what only some programs have are imported when that is first named.
 """
 
 from __future__ import annotations

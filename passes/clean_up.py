@@ -1,10 +1,7 @@
 """What follows each pass of the pipeline: canonicalization, then common subexpression elimination.
 
-Few passes leave anything to clean up, and to look for it costs much less than xDSL's passes do.
-
-Which functions a pass has changed, as what follows each pass (clean-up, verification) is for those alone.
-
-Locations of the operations that a pass has made.
+Few passes leave anything to clean up, and to look for it costs much less than xDSL's passes do. What follows a pass,
+verification too, is for the functions that it has changed.
 
 A pass gives an operation a location where it knows which operation that stands for: it clones, or it sets `location`.
 The others, such as the subscripts, conditions and barriers around those, are placed here.

@@ -1,7 +1,4 @@
-"""Copies of computed values at other places, and what is left behind.
-
-Symbol names for the functions and kernels that passes make.
-"""
+"""Copies of computed values at other places, what is left behind, and the symbols of functions that passes make."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 The checks of what is given, the reference pages, `--show-passes` and the fuzzer's draws read them off the class. A pass
 holds None for an option that it is not given; `with_defaults` fills those in.
 
-Passes that only check: what the driver knows of them they state here.
+A pass that only checks says so by its class.
 """
 
 from __future__ import annotations

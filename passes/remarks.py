@@ -1,7 +1,4 @@
-"""What a pass says when it leaves a kernel as it is: one line with the reason.
-
-Errors of passes that say where the operation at fault stands in the source.
-"""
+"""What a pass says when it leaves a kernel as it is, one line with the reason, and its errors, which say where."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Loads that read matrices of 8 x 8 elements, as `ldmatrix` does: pairs lie in the lanes where engines want them.
+"""Matrices in shared memory: those of 8 x 8 elements that `ldmatrix` reads, and the tiles that `wgmma` reads.
 
-With lanes numbered 4 * g + t, and a register axis r of a pair, a load reads neighbours t * 2 + r of row g, or,
-transposed, neighbours g of rows t * 2 + r; each row of 8 is 16 bytes at an aligned address. So instead of reading its
-pairs a lane can give the address of a whole row, and the hardware spreads the rows over the lanes.
+`ldmatrix` leaves pairs in the lanes where engines want them. With lanes numbered 4 * g + t, and a register axis r of a
+pair, a load reads neighbours t * 2 + r of row g, or, transposed, neighbours g of rows t * 2 + r; each row of 8 is 16
+bytes at an aligned address. So instead of reading its pairs a lane can give the address of a whole row, and the
+hardware spreads the rows over the lanes.
 
-Tiles in shared memory as the hardware's matrix products read them: where one starts, and how it walks memory.
-
-The tile of a factor is [rows, k], in a buffer of layout `#tile.swizzle<span>`, whose rows of `span` bytes are the
-lines here. Either k walks a line and each row of the tile is a line of its own ("K-major"), or the tile's rows walk
-lines and each k is one ("MN-major", which the instruction calls transposed). See the PTX ISA, "Shared Memory Matrix
-Layout" and "Matrix descriptor" of `wgmma`; lines keep together in groups of 8, after which the swizzle repeats.
+A tile is where it starts, and how it walks memory. The tile of a factor is [rows, k], in a buffer of layout
+`#tile.swizzle<span>`, whose rows of `span` bytes are the lines here. Either k walks a line and each row of the tile is
+a line of its own ("K-major"), or the tile's rows walk lines and each k is one ("MN-major", which the instruction calls
+transposed). See the PTX ISA, "Shared Memory Matrix Layout" and "Matrix descriptor" of `wgmma`; lines keep together in
+groups of 8, after which the swizzle repeats.
 """
 
 from __future__ import annotations

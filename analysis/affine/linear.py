@@ -10,9 +10,7 @@ can be compared wherever they were written. Quotients and remainders are simplif
   `%i floordiv 4 mod 8`, and `(%i mod 32) mod 4` is `%i mod 4`;
 * in sums: `%i floordiv 4 * 4 + %i mod 4` is `%i`, so the address of an element of a flattened view is linear again.
 
-Quotients and remainders as atoms of forms.
-
-The least and greatest value of a form, from those of its roots: one interval arithmetic for all who ask.
+The least and greatest value of a form follow from those of its roots, by one interval arithmetic for all who ask.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a kernel takes of an SM, the shared memory of its allocations, and the bytes of its parameters.
 
-How many CTAs share an SM, what limits them, and how many registers a thread can have.
-
-The rules are those of NVIDIA's occupancy calculator (`cuda_occupancy.h` of the CUDA toolkit), for sm_80 and later:
+From these follow how many CTAs share an SM, what limits them, and how many registers a thread can have. The rules are
+those of NVIDIA's occupancy calculator (`cuda_occupancy.h` of the CUDA toolkit), for sm_80 and later:
 registers are given to warps in units of 256, each of the four partitions of an SM holds a quarter of them, and a CTA's
 shared memory is given in units of 128 bytes, with 1 KB besides.
 """

@@ -1,10 +1,8 @@
 """What is asked again and again of one kernel while barriers are placed in it.
 
-What is known while a kernel is walked: accesses that not all threads know to be over, and copies in flight.
-
-Which accesses of shared memory may meet: touch the same element, by the same thread or by different ones.
-
-Which thread touches an element of a buffer, where the element's subscripts tell.
+`KernelFacts` has what is true of the kernel. `State` has what is known while it is walked: accesses that not all
+threads know to be over, and copies in flight. `Meetings` says which accesses of shared memory touch the same element,
+by the same thread or by different ones; `thread_of` says which thread touches an element, where subscripts tell.
 """
 
 from __future__ import annotations

@@ -6,12 +6,9 @@ axes, and all vary along what decides which of their points are active. A contra
 staged slab, or a slot of a ring, varies along what its origin varies along, and a kept one along what differs between
 CTAs and iterations.
 
-Whether two values of a program are the same function of loop variables that stand for each other.
-
-Lane axes of a launch: what their carriers' threads hold.
-
-A thread holds one value for its coordinate along a carrier. If a value varied along two axes of one carrier, the thread
-would need a value for each pair of their coordinates, but has it for equal ones only.
+Two values are alike if they are the same function of loop variables that stand for each other. A lane axis shares the
+threads of its carrier: a thread holds one value for its coordinate along a carrier. If a value varied along two axes of
+one carrier, the thread would need a value for each pair of their coordinates, but has it for equal ones only.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """What fusion and the lowering to loops read off tensor operations.
 
-Along which dimensions values vary, which elements of its operands an operation needs, and which reductions are
-contractions.
-
-Indices into tensors as tuples of linear forms: composition, substitution, and what an index walks over.
-
-An axis is the induction variable of a loop, in the program already or not.
+That is along which dimensions values vary, which elements of its operands an operation needs, and which reductions
+are contractions. An index into a tensor is a tuple of linear forms over axes, each the induction variable of a loop, in
+the program already or not.
 """
 
 from __future__ import annotations

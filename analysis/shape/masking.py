@@ -1,6 +1,6 @@
 """Padding of tensors: masks of coordinates, and what they put around the elements of a reduction.
 
-Which iterations of a sum add zero anyway, because what they read lies outside its buffers.
+An iteration of a sum that reads outside of its buffers may add zero anyway.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A kernel as its free axes and the body computed at each of their points, alike at the loop and the tile level.
 
-What launches of a kernel are called: by the names of what they store to and of what they reduce.
+A launch is called by the names of what it stores to and of what it reduces.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The roles of axes, read off the subscripts: which reduction is a contraction, and which axes are m, n and batch.
 
-Which scans run along a coordinate, and which loops a scan runs along.
-
-Windows that overlap: which free axes have neighbours that fold the same elements.
+An axis of windows has neighbours that fold the same elements.
 """
 
 from __future__ import annotations

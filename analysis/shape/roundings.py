@@ -1,6 +1,6 @@
 """What rounds on the way to the results of a program, and how large an error it may make: the error bar of a result.
 
-How many additions may follow each other on the way to a result of a program.
+An error grows with the additions that may follow each other on the way to a result.
 """
 
 from __future__ import annotations

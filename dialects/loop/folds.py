@@ -1,8 +1,7 @@
 """Folds of values over the coordinates around them: scans, and what `tile.combine` shares with them.
 
-A reduction with a body of its own is `loop.reduce`.
-
-Steps of a program: calls in a host function that run again and again, on other parts of buffers.
+A reduction with a body of its own is `loop.reduce`. Steps of a program are calls in a host function that run again and
+again, on other parts of buffers:
 
 loop.repeat %t = 0 to 511 {
   %before = loop.part %hs[%t] : memref<512x4xf32> -> memref<4xf32>

@@ -1,6 +1,6 @@
 """The operations of the `tensor_ext` dialect that fold elements with a combiner, and what its regions yield.
 
-A step after the other: a function of tensors whose results are what its next call is given.
+A recurrence is a step after the other: a function of tensors whose results are what its next call is given.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ step `s` comes after the release of step `s - depth`, whose slot it takes.
       tile.release %ring[%i]
     }
 
-Slabs that a launch computes: what its threads hold, kept on chip for readers that want it elsewhere.
+A slab may be computed by a launch, too: what its threads hold, kept on chip for readers that want it elsewhere.
 
 %ys = tile.keep %y[%m_c, %n_c] : memref<128x64xbf16, #tile.swizzle<128>, #tile.memory<shared>>
 tile.store %ys to %out[%m_b * 128 + d0, %n_b * 64 + d1]

@@ -1,8 +1,7 @@
-"""Slabs: parts of global buffers that the tile dialect copies on chip.
+"""What operations of the tile dialect share: bindings of axes, places of values along axes, and syntax of slabs.
 
-What runs the coordinates of the axes of a launch.
-
-Where an operation takes a value: axes of a launch at the results of a map over other axes, `at (%i = %l * 2)`.
+A slab is a part of a global buffer that is copied on chip. A place takes a value with axes of the launch at the results
+of a map over other axes, `at (%i = %l * 2)`.
 """
 
 from __future__ import annotations

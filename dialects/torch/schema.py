@@ -1,7 +1,4 @@
-"""What a schema of ATen says: its parameters, and how the element types of operands and results belong together.
-
-What the rules read of an ATen operation.
-"""
+"""What a schema of ATen says: its parameters, and how the element types of operands and results belong together."""
 
 from __future__ import annotations
 

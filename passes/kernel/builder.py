@@ -1,10 +1,6 @@
 """Operations that are appended to a block, with forms as maps over the values that stand there.
 
-Coordinates of axes as digits of a linear id.
-
-What passes share that run a step of a loop outside of it.
-
-The memory that combines over block axes need: the parts of CTAs, and counters by which the last one is told.
+Combines over block axes need memory besides: the parts of CTAs, and counters by which the last one is told.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All go through the rewriter of a pattern, which tells its listeners. Splitting a
 coordinate alive as a `loop.index`, so users are not touched, and adds a `loop.where` when the factor does not divide
 the extent.
 
-What all points of a tile share: bounds of loops, and whether any of them is active.
+All points of a tile share bounds of loops, and whether any of them is active.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Arithmetic at every index: what it takes one or a few scalar operations to compute.
+"""Arithmetic at every index: what it takes one or a few scalar operations to compute, powers, and activations.
 
-Powers.
-
-Activation functions, as PyTorch computes them so that both tails come out right.
+Activations are computed as PyTorch does, so that both tails come out right.
 """
 
 from __future__ import annotations

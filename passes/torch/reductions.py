@@ -1,9 +1,4 @@
-"""Reductions over dimensions.
-
-The position of the largest or smallest element.
-
-Folds up to each element along a dimension: sums, products, extremes with their positions, sums of exponentials.
-"""
+"""Reductions over dimensions, positions of extremes, and folds up to each element along a dimension."""
 
 from __future__ import annotations
 

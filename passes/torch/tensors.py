@@ -6,7 +6,7 @@
 inserts the `tensor_ext` operations of these lines, in their order. Operands broadcast as in numpy, and a number stands
 for itself at every index.
 
-The affine maps from the indices of a result to those of its source.
+What moves elements is an affine map from the indices of a result to those of its source.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""How convolutions and pools read windows of the last dimensions.
-
-Convolutions.
-
-Pools of windows of the last dimensions.
-"""
+"""Convolutions and pools, and how they read windows of the last dimensions."""
 
 from __future__ import annotations
 

@@ -16,8 +16,6 @@ have one, or its steps take a CTA longer than the bytes.
 The tile of warps is the one whose grid ends first, by bytes from DRAM, by those from L2, where every CTA reads all rows
 of the other factor, and by the steps along k, each of which waits for memory once; nothing hides the wait of the first
 one.
-
-What the slab of a factor holds of a tile's rows or columns, and whether boxes fill it as an engine reads it.
 """
 
 from __future__ import annotations

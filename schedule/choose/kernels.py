@@ -1,8 +1,7 @@
 """The heuristic schedule of a kernel, by its kind: a contraction, windows, rows, columns, or points.
 
-What chooses for a kind that folds elements has a file, which is imported where a kernel does.
-
-The heuristics of a kernel whose outputs are independent of each other.
+A kernel whose outputs are independent of each other is chosen for here. What chooses for another kind has a file, which
+is imported where a kernel folds elements.
 """
 
 from __future__ import annotations

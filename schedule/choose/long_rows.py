@@ -5,8 +5,6 @@ at 4.8 TB/s and the 1 us of a read under load, 36 KB for each of 132 SMs. A CTA 
 heads that share keys are the rows of its tile. Its warps share the elements of a step, and the row is shared among CTAs
 (`split-stream`) until each SM has one; a second launch folds what those leave, and starts early. On an H200 28 heads of
 128 in halves on 32,768 keys of 4 heads, 67 MB, take 21.7 us, where a copy moves as many bytes in 18.4.
-
-What tiles of a streaming reduction of products take: their rows, and bytes of shared memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The heuristic options of a kernel that reduces rows along contiguous memory.
-
-The heuristic schedule of a kernel that reduces columns along strided memory.
-"""
+"""The heuristic schedules of kernels that reduce rows along contiguous memory, or columns along strided memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The sizes that schedules start from: threads of a CTA, values of a thread, slabs of a ring. All are choices.
 
-How many steps of its loops a thread has in flight, so that memory moves at its rate while loads wait.
+A thread has so many steps of its loops in flight that memory moves at its rate while loads wait.
 """
 
 from __future__ import annotations

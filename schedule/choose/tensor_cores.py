@@ -1,12 +1,9 @@
 """The heuristic schedule of a contraction of narrow factors: tiles whose products tensor cores take.
 
-The rules that lead from a contraction to the products of tensor cores in the tiles of a grid, and their options.
-
-The heuristic schedule of a product of FP32 factors in parts: the tile of warpgroups, or of warps.
-
-Warpgroups take it where the low part of one factor is stored (`passes/tensor/store_low_parts.py`): that factor's slabs
-are the right ones, and the other factor is held by the threads that compute its parts, 64 rows of a warpgroup. So the
-orientation follows from the program, and the tile from whose grid ends first.
+FP32 factors are multiplied in parts. Warpgroups take such a product where the low part of one factor is stored
+(`passes/tensor/store_low_parts.py`): that factor's slabs are the right ones, and the other factor is held by the
+threads that compute its parts, 64 rows of a warpgroup. So the orientation follows from the program, and the tile from
+whose grid ends first.
 """
 
 from __future__ import annotations

@@ -4,10 +4,6 @@ The time is that of the grid (`Rates.grid_ns`) and of what the parts cost: their
 (`block`) or the time in which the last CTA of a tile adds them (`ticket`, `stream`). With `stream` the CTAs of one full
 wave share the steps of all tiles, as stream-matmul-k has it. Tiles that a mask leaves less work count as the shares of
 the longest one that they are; those whose k ends at a mask level out among the SMs, and their k is not split.
-
-How much work conditions leave to the CTA tiles of a contraction.
-
-How many iterations of a reduction have slabs that fit in shared memory.
 """
 
 from __future__ import annotations

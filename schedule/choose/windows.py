@@ -1,7 +1,4 @@
-"""The heuristic schedule of a kernel that reduces windows which overlap, such as pools.
-
-The heuristic schedule of a kernel that adds up products of small windows which neighbouring outputs share.
-"""
+"""The heuristic schedules of kernels with windows: those that reduce them, as pools, and depthwise convolutions."""
 
 from __future__ import annotations
 
