@@ -84,5 +84,5 @@ def test_programs_compile_without_the_files_of_features(repository: Path, tmp_pa
     assert small.returncode == 0, small.stderr
     assert small.stdout == whole.stdout
     assert whole.stdout.count("__global__") >= len(PROGRAMS)
-    half = COMPILE.replace("sys.argv[1:]", "['torch.eye(64).bfloat16() @ torch.eye(64).bfloat16()']")
+    half = COMPILE.replace("sys.argv[1:]", "['torch.eye(512).bfloat16() @ torch.eye(512).bfloat16()']")
     assert compiled(tmp_path, half).returncode != 0, "products of bf16 need the files of tensor cores"
