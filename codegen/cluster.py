@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from deplodock.codegen.copies import check_wide, vector_of
-from deplodock.codegen.writer import KernelWriter, Texts, forms
+from deplodock.codegen.indices import forms
+from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.kernel.cluster import ClusterBarrierOp, ClusterMoveOp
 
 HELPERS = {

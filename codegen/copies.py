@@ -14,7 +14,8 @@ from xdsl.ir.affine import AffineMap
 from deplodock.analysis.access.alignment import element_bytes, strides_of
 from deplodock.analysis.affine.linear import forms_of
 from deplodock.codegen import scalars
-from deplodock.codegen.writer import KernelWriter, Texts, offset
+from deplodock.codegen.indices import offset
+from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects import loop
 from deplodock.dialects.buffers import last_dimension
 from deplodock.dialects.elements import ROWS

@@ -23,16 +23,9 @@ from deplodock.analysis.machine.resources import alignment_of, buffer_elements
 from deplodock.analysis.machine.targets import ACCESS_BYTES
 from deplodock.analysis.operations import position_of
 from deplodock.codegen import scalars
-from deplodock.codegen.writer import (
-    KernelWriter,
-    Texts,
-    c_type,
-    c_type_of,
-    declared_names,
-    forms,
-    identifier,
-    is_multidimensional,
-)
+from deplodock.codegen.indices import forms
+from deplodock.codegen.names import declared_names, identifier
+from deplodock.codegen.writer import KernelWriter, Texts, c_type, c_type_of, is_multidimensional
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import DescribesBuffer, accesses_of
 from deplodock.dialects.tile import Memory, memory_of

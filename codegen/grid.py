@@ -7,8 +7,9 @@ barrier is its own: `bar.red`, PTX ISA; `griddepcontrol`: ibid.
 
 from __future__ import annotations
 
+from deplodock.codegen.indices import forms
 from deplodock.codegen.roles import role_barrier
-from deplodock.codegen.writer import KernelWriter, Texts, forms
+from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.kernel import RoleOp
 from deplodock.dialects.kernel.grid import AwaitLaunchesOp, FenceOp, TicketOp
 

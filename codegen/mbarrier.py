@@ -11,7 +11,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.operations import ancestors
-from deplodock.codegen.writer import KernelWriter, Texts, forms
+from deplodock.codegen.indices import forms
+from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import FuncOp
 from deplodock.dialects.kernel.mbarrier import ArriveCopiesOp, ArriveOp, MbarrierOp, WaitPhaseOp

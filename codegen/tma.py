@@ -12,7 +12,8 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.codegen import mbarrier
-from deplodock.codegen.writer import KernelWriter, Texts, forms, offset
+from deplodock.codegen.indices import forms, offset
+from deplodock.codegen.writer import KernelWriter, Texts
 from deplodock.dialects.kernel.sync import FenceProxyAsyncOp
 from deplodock.dialects.kernel.tma import MAX_RANK, TmaCommitOp, TmaLoadOp, TmaStoreOp, TmaWaitOp
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from deplodock.analysis.host.arguments import checks, entry_function, parameters
 from deplodock.analysis.machine.targets import nvcc_arch
-from deplodock.codegen.writer import identifier
+from deplodock.codegen.names import identifier
 from deplodock.errors import InvalidInputError, UnsupportedError
 from deplodock.runtime.environment import LEFT_OUT
 from deplodock.runtime.files import opened, write_whole

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
-from deplodock.codegen.writer import comment_text
+from deplodock.codegen.names import comment_text
 from deplodock.runtime import tensor_maps
 from deplodock.runtime.plan import LaunchPlan, ProgramPlan, TensorMapPlan
 

@@ -10,7 +10,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.traits import IsolatedFromAbove
 
-from deplodock.analysis.affine.linear import Range, value_range
+from deplodock.analysis.affine.linear import value_range
+from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.affine.widths import IndexOverflow, checked_range
 from deplodock.dialects import kernel
 from deplodock.dialects.tensor.indexing import IndexMapOp

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from deplodock.codegen.names import KEYWORDS, identifier
 from deplodock.codegen.scalars import HEADERS
-from deplodock.codegen.writer import KEYWORDS, identifier
 from deplodock.runtime.nvcc import find_nvcc
 
 _INCLUDES = "".join(f"#include <{header}>\n" for header in HEADERS.values())

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear, condition_forms, forms_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, condition_forms, forms_of
 from deplodock.analysis.operations import label
 from deplodock.dialects import loop
 from deplodock.dialects.buffers import Memory

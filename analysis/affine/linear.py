@@ -20,7 +20,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import BlockArgument, SSAValue
@@ -34,22 +34,12 @@ from xdsl.ir.affine import (
     AffineSymExpr,
 )
 
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.ranges import Range, Roots, range_of
 from deplodock.analysis.operations import operands_of
 from deplodock.dialects import loop
 from deplodock.dialects.affine_syntax import condition_pairs
 from deplodock.dialects.index_values import IntroducesIndices
-
-F = TypeVar("F", covariant=True)
-
-
-@dataclass(frozen=True)
-class Division(Generic[F]):
-    """The floor quotient (`remainder` false) or the remainder of a form by a positive divisor."""
-
-    form: F
-    divisor: int
-    remainder: bool
-
 
 Atom = SSAValue | Division["Linear"]
 
@@ -437,43 +427,3 @@ def implied_condition(condition: Linear, roots: Container[SSAValue]) -> Linear |
         else:
             return None
     return kept
-
-
-Range = tuple[int, int]
-"""The least and greatest value."""
-
-Roots = Callable[[SSAValue], Range | None]
-"""The range of a root, None where it is not known."""
-
-
-class Form(Protocol):
-    """A sum of atoms times coefficients, plus a constant."""
-
-    @property
-    def terms(self) -> tuple[tuple[SSAValue | Division[Form], int], ...]: ...
-
-    @property
-    def constant(self) -> int: ...
-
-
-def range_of(form: Form, root: Roots) -> Range | None:
-    """The least and greatest value of a form whose roots are in the ranges that `root` gives, or None."""
-    low = high = form.constant
-    for atom, coefficient in form.terms:
-        if (bounds := _atom_range(atom, root)) is None:
-            return None
-        ends = (bounds[0] * coefficient, bounds[1] * coefficient)
-        low, high = low + min(ends), high + max(ends)
-    return low, high
-
-
-def _atom_range(atom: SSAValue | Division[Form], root: Roots) -> Range | None:
-    """The least and greatest value of an atom, or None."""
-    if not isinstance(atom, Division):
-        return root(atom)
-    bounds = range_of(atom.form, root)
-    if not atom.remainder:
-        return None if bounds is None else (bounds[0] // atom.divisor, bounds[1] // atom.divisor)
-    # A form that stays from 0 below the divisor is its own remainder; any other may take all values of one.
-    is_whole = bounds is not None and bounds[0] >= 0 and bounds[1] < atom.divisor
-    return bounds if is_whole else (0, atom.divisor - 1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineConstantExpr, AffineDimExpr, AffineExpr
 
-from deplodock.analysis.affine.linear import Range
+from deplodock.analysis.affine.ranges import Range
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 

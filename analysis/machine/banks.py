@@ -24,8 +24,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from deplodock.analysis.access.alignment import element_bytes, lanes_along, strides_of
 from deplodock.analysis.access.slabs import Slab, slab_of, stand_in, stand_in_buffer
+from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import (
-    Division,
     Linear,
     condition_forms,
     extent_or_one,

@@ -14,7 +14,9 @@ from xdsl.ir import Operation, SSAValue
 
 from deplodock.analysis.access.shared_accesses import SharedAccess, conditions_of, ordered_accesses
 from deplodock.analysis.access.slabs import stand_in
-from deplodock.analysis.affine.linear import Atom, Division, Linear, Range
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Atom, Linear
+from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.operations import ancestors
 from deplodock.analysis.order.phases import Slot, Times, later, phase_forms, ranked
 from deplodock.dialects import kernel, loop

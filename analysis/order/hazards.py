@@ -32,7 +32,8 @@ from deplodock.analysis.access.shared_accesses import (
     Unfinished,
     slot_of,
 )
-from deplodock.analysis.affine.linear import Division, Linear, bounds_of, value_range
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, bounds_of, value_range
 from deplodock.analysis.machine.targets import WARP
 from deplodock.analysis.operations import ancestors, label
 from deplodock.analysis.order.facts import KernelFacts, State

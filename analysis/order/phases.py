@@ -9,7 +9,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear, forms_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, forms_of
 from deplodock.dialects.kernel.order import UsesPhase, WaitPhase
 
 Copy = TypeVar("Copy", bound=Hashable)

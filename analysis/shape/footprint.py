@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.affine.linear import Division, Linear, affine_sum, equal, extent_of, subscripts_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, affine_sum, equal, extent_of, subscripts_of
 from deplodock.analysis.shape.dependence import is_coordinate
 from deplodock.dialects import loop
 from deplodock.dialects.buffers import last_dimension

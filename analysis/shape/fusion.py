@@ -19,7 +19,8 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Division, Linear, extent_of, form_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, extent_of, form_of
 from deplodock.analysis.machine.cost import Work, code_size, element_work
 from deplodock.analysis.shape.roles import WIDENING_CASTS
 from deplodock.dialects import loop, scalar_regions

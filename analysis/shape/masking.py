@@ -11,7 +11,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear, form_of, forms_of, subscripts_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, form_of, forms_of, subscripts_of
 from deplodock.analysis.shape.fusion import splat_of
 from deplodock.analysis.shape.roles import factors_of, read_of, summed_products
 from deplodock.dialects import loop, scalar_regions, tile

@@ -16,7 +16,8 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear, equal, extent_of, subscripts_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, equal, extent_of, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest
 from deplodock.analysis.shape.roles import factors_of, summed_products

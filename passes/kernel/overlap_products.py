@@ -31,7 +31,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Division, Linear, forms_of, to_map
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, forms_of, to_map
 from deplodock.dialects import kernel, loop
 from deplodock.dialects.interfaces import Landing, Place, accesses_of
 from deplodock.passes.kernel.builder import run_less, step_at

@@ -28,7 +28,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from deplodock.analysis.access.alignment import element_bytes
-from deplodock.analysis.affine.linear import Division, Linear, extent_of, subscripts_of, to_map
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, extent_of, subscripts_of, to_map
 from deplodock.analysis.machine.targets import SECTOR_BYTES
 from deplodock.analysis.shape.fusion import ZERO, Index, axes_in, axis_of, new_loop, substitute, walked_axes
 from deplodock.analysis.shape.nest import kernels

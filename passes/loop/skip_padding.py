@@ -26,7 +26,8 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Division, Linear, subscripts_of, to_map, to_sides
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, subscripts_of, to_map, to_sides
 from deplodock.analysis.shape.nest import kernels
 from deplodock.analysis.shape.roles import is_part_of
 from deplodock.dialects import loop

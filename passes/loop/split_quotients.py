@@ -30,7 +30,8 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from deplodock.analysis.affine.linear import Division, Linear, form_of_value, subscripts_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, form_of_value, subscripts_of
 from deplodock.analysis.shape.dependence import Dependence
 from deplodock.analysis.shape.nest import Nest, kernels, side_by_side
 from deplodock.analysis.shape.roles import contraction, factors_of, summed_products

@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import f32
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from deplodock.analysis.affine.linear import Division, Linear
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.cost import Rates, Work
 from deplodock.analysis.operations import reached, users_of
 from deplodock.analysis.shape.fusion import Demand, Index, bytes_of, dependence, long_axes, new_loop

@@ -19,8 +19,8 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
+from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import (
-    Division,
     Linear,
     bounds_of,
     condition_of,

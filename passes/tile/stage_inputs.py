@@ -33,8 +33,8 @@ from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 
 from deplodock.analysis.access.alignment import element_bytes
+from deplodock.analysis.affine.division import Division
 from deplodock.analysis.affine.linear import (
-    Division,
     Linear,
     condition_of,
     equal,

@@ -28,7 +28,8 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from deplodock.analysis.access.slabs import stand_in
-from deplodock.analysis.affine.linear import Division, Linear, extent_or_one, known_points, subscripts_of
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, extent_or_one, known_points, subscripts_of
 from deplodock.analysis.machine.atoms import walks_neighbours
 from deplodock.analysis.machine.cost import Rates
 from deplodock.analysis.machine.targets import L2_BYTES_PER_CYCLE, RESERVED

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deplodock.codegen.cuda import print_module
-from deplodock.codegen.writer import declared_names
+from deplodock.codegen.names import declared_names
 from deplodock.errors import UnsupportedError
 from deplodock.passes.driver import new_context
 from deplodock.runtime.nvcc import compile_cubin

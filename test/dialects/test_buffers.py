@@ -22,7 +22,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from deplodock.analysis.affine.linear import Linear
 from deplodock.analysis.machine.resources import buffer_elements
-from deplodock.codegen.writer import Identifiers, IndexWriter
+from deplodock.codegen.indices import IndexWriter
+from deplodock.codegen.names import Identifiers
 from deplodock.dialects.buffers import SPANS, Memory, MemoryAttr, SwizzleAttr, verify_buffer
 from deplodock.dialects.kernel import AllocOp
 from deplodock.interpreters.simulate.memory import Layout

@@ -36,16 +36,16 @@ CODE = {
     "passes/tensor": 1605,
     "passes/tile": 3753,
     "passes/torch": 1884,
-    "codegen": 1232,
+    "codegen": 1233,
 }
-"""The lines of code of each folder: 25,900 together."""
+"""The lines of code of each folder: 25,901 together."""
 
-FILES = 236
+FILES = 240
 """The files of the core."""
 
 WALKS = {
-    "torch.relu(torch.randn(64, 64))": Walk(functions=634, lines=4671, files=79, modules=109),
-    "torch.randn(512, 512) @ torch.randn(512, 512)": Walk(functions=1090, lines=8262, files=140, modules=170),
+    "torch.relu(torch.randn(64, 64))": Walk(functions=634, lines=4671, files=82, modules=113),
+    "torch.randn(512, 512) @ torch.randn(512, 512)": Walk(functions=1090, lines=8262, files=143, modules=174),
 }
 """What lowering a program to CUDA runs and imports."""
 

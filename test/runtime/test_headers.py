@@ -44,7 +44,7 @@ def functions() -> Iterator[str]:
             f"__device__ {c_type} shuffled_{name}({c_type} a) {{ a = __shfl_xor_sync(0xffffffff, a, 4);"
             " a = __shfl_up_sync(0xffffffff, a, 2); return __shfl_sync(0xffffffff, a, 7, 8); }"
         )
-    for vector in dict.fromkeys(copies.VECTORS.values()):
+    for vector in dict.fromkeys(scalars.VECTORS.values()):
         lanes = ", ".join("abcd"[: int(vector[-1])])
         parameters = ", ".join(f"int {lane}" for lane in lanes.split(", "))
         yield f"__device__ {vector} made_{vector}({parameters}) {{ return make_{vector}({lanes}); }}"

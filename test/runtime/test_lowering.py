@@ -101,4 +101,4 @@ def test_all_sources_that_decide_are_looked_at(repository: Path, folders: tuple[
     imported = {
         name for text in texts for name in re.findall(r"^ *(?:from|import) deplodock\.(\w+)", text, re.MULTILINE)
     }
-    assert imported - {"errors"} == set(folders)
+    assert imported - {"errors", "loading"} == set(folders)

@@ -113,7 +113,10 @@ def printer_of(file: str, source: str) -> Printer:
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         setattr(package, file.removesuffix(".py"), module)
         exec(compile(source, file, "exec"), module.__dict__)
-        return importlib.import_module(f"{PACKAGE}.cuda").print_module
+        cuda = importlib.import_module(f"{PACKAGE}.cuda")
+        parts = {part: importlib.import_module(f"{PACKAGE}.{part}") for part in cuda.FILES}
+        vars(cuda)["_part"] = parts.__getitem__
+        return cuda.print_module
     finally:
         for other in [other for other in sys.modules if _is_copied(other, name)]:
             del sys.modules[other]

@@ -7,7 +7,9 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from deplodock.analysis.affine.linear import Division, Linear, Range, extent_of, range_of, value_range
+from deplodock.analysis.affine.division import Division
+from deplodock.analysis.affine.linear import Linear, extent_of, value_range
+from deplodock.analysis.affine.ranges import Range, range_of
 from deplodock.dialects import loop
 from deplodock.dialects.kernel import FuncOp
 

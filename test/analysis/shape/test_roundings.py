@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from deplodock.analysis.shape.roundings import TF32_ROUNDOFF, Roundings, roundings  # noqa: E402
-from deplodock.dialects.torch.schema import set_precision  # noqa: E402
+from deplodock.dialects.torch import set_precision  # noqa: E402
 from deplodock.frontend.expression import read_expression  # noqa: E402
 from deplodock.passes.driver import Level, lower, new_context  # noqa: E402
 
