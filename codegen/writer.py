@@ -1,9 +1,4 @@
-"""Writes the statements of one kernel: lines, names of values, elements of buffers, and handlers of operations.
-
-An SSA value has its name hint as an identifier of C, made unique in the function. An affine expression is a linear sum
-over names, `int` where ranges prove that it fits, else `long long`. `x floordiv 8` and `x mod 8` print as `x / 8` and
-`x % 8` where x cannot be negative and C's truncation is the floor; elsewhere they call `floor_div` and `floor_mod`.
-"""
+"""Writes the statements of one kernel: lines, names of values, elements of buffers, and handlers of operations."""
 
 from __future__ import annotations
 
@@ -15,7 +10,6 @@ from xdsl.dialects.builtin import IndexType, NoneAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from deplodock.analysis.affine.ranges import Range
 from deplodock.analysis.machine.resources import shared_memory
 from deplodock.codegen import scalars
 from deplodock.codegen.indices import IndexWriter, forms, is_int, offset, split_unrolled
@@ -93,6 +87,3 @@ def c_type_of(value: SSAValue) -> str:
 def is_multidimensional(buffer: SSAValue) -> bool:
     """Whether a buffer is declared with the extents of its shape: registers in row-major order."""
     return memory_of(buffer) is Memory.REGISTER and isinstance(loop.memref_of(buffer).layout, NoneAttr)
-
-
-_ANY: Range = (-(2**63), 2**63 - 1)
